@@ -1,0 +1,60 @@
+"""qcompile: a compiler for large workloads of statistical queries under differential privacy.
+
+Importing this package is cheap; each public name loads what it needs when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qcompile.compiler import compile as compile
+    from qcompile.errors import BudgetError as BudgetError
+    from qcompile.errors import DataError as DataError
+    from qcompile.errors import NotEstimableError as NotEstimableError
+    from qcompile.errors import QCompileError as QCompileError
+    from qcompile.errors import SizeError as SizeError
+    from qcompile.errors import StorageError as StorageError
+    from qcompile.errors import WorkloadError as WorkloadError
+    from qcompile.grammar import load as load
+    from qcompile.grammar import parse as parse
+    from qcompile.plan import Plan as Plan
+    from qcompile.privacy.budget import Budget as Budget
+    from qcompile.release import Release as Release
+    from qcompile.release.files import load_release as load_release
+    from qcompile.storage import load_plan as load_plan
+    from qcompile.workload import Workload as Workload
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Budget": "qcompile.privacy.budget",
+    "BudgetError": "qcompile.errors",
+    "DataError": "qcompile.errors",
+    "NotEstimableError": "qcompile.errors",
+    "Plan": "qcompile.plan",
+    "QCompileError": "qcompile.errors",
+    "Release": "qcompile.release",
+    "SizeError": "qcompile.errors",
+    "StorageError": "qcompile.errors",
+    "Workload": "qcompile.workload",
+    "WorkloadError": "qcompile.errors",
+    "compile": "qcompile.compiler",
+    "load": "qcompile.grammar",
+    "load_plan": "qcompile.storage",
+    "load_release": "qcompile.release.files",
+    "parse": "qcompile.grammar",
+}
+
+__all__ = sorted([*_HOMES, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'qcompile' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

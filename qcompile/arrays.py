@@ -1,0 +1,66 @@
+"""Array types shared by every module, and small helpers on them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from qcompile.errors import SizeError
+
+Array: TypeAlias = npt.NDArray[np.float64]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+DEFAULT_MEMORY = 8 * 2**30
+"""Bytes that one array may take before the work is refused."""
+
+
+def digest(array: npt.NDArray[Any]) -> str:
+    """A hash of dtype, shape and contents."""
+    h = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
+    h.update(np.ascontiguousarray(array).tobytes())
+    return h.hexdigest()
+
+
+def bytes_text(count: float) -> str:
+    """A number of bytes for people, e.g. ``3.2 GB``."""
+    for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):
+        if count < 1000 or unit == "PB":
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def require_memory(what: str, entries: int, remedy: str, limit: int = DEFAULT_MEMORY, itemsize: int = 8) -> None:
+    """Refuse an allocation of ``entries`` numbers before it is made.
+
+    Raises:
+      SizeError: more than ``limit`` bytes; names the bytes, the limit and the remedy.
+    """
+    need = entries * itemsize
+    if need > limit:
+        size = bytes_text(float(need)) if need < 10**30 else f"about 10^{len(str(need)) - 1} bytes"
+        raise SizeError(f"{what} needs {size} of memory, the limit is {bytes_text(limit)}; {remedy}")
+
+
+def along(matrix: Array, x: Array, axis: int) -> Array:
+    """Multiply ``matrix`` into one axis of ``x``: the in-axis product."""
+    return np.moveaxis(np.tensordot(matrix, x, axes=(1, axis)), 0, axis)
+
+
+def outer(parts: Sequence[Array]) -> Array:
+    """Outer product of any number of arrays; the scalar 1 for none."""
+    result: Array = np.ones(())
+    for part in parts:
+        result = np.multiply.outer(result, part)
+    return result
+
+
+def cells(shape: Sequence[int]) -> int:
+    """Number of cells as a Python integer, exact at any size."""
+    return math.prod(shape)

@@ -1,0 +1,126 @@
+"""Every exception qcompile raises on purpose, with the exit code the command line gives it.
+
+One root, double inheritance where a builtin fits, and the data of the error on the exception.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+class QCompileError(Exception):
+    """Root of every error that is the user's to mend; the message says what, why and what next."""
+
+    exit_code = 2
+
+
+class IntegrityError(QCompileError, ValueError):
+    """A core object was built with fields that contradict each other (position-free by design)."""
+
+
+class OptionError(QCompileError, ValueError):
+    """An option of the Python interface or the command line has a value it cannot take."""
+
+
+class SizeError(QCompileError, MemoryError):
+    """Refused before allocation: the message has the bytes needed, the limit and a remedy."""
+
+
+class DataError(QCompileError, ValueError):
+    """The data does not fit the schema, or cannot be read."""
+
+
+class BudgetError(QCompileError, ValueError):
+    """A budget that cannot be granted: malformed, zero, or more than is left."""
+
+    exit_code = 3
+
+
+class NotEstimableError(QCompileError, ValueError):
+    """The query lies outside the span of what was measured; it is refused, never guessed."""
+
+
+class StorageError(QCompileError, ValueError):
+    """A plan or release file is damaged, foreign or of another version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A half-open region of a source text; lines and columns count from 1, offsets from 0."""
+
+    start: int
+    end: int
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One positioned finding in a ``.q`` text.
+
+    Attributes:
+      severity: "error" or "note".
+      message: one sentence of what is wrong.
+      path: the file's name as the user gave it, or "<text>".
+      span: where.
+      source: the line of the text on which the span starts.
+      hint: what was expected or a suggestion, shown behind the carets; may be empty.
+    """
+
+    severity: str
+    message: str
+    path: str
+    span: Span
+    source: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        head = f"{self.path}:{self.span.line}:{self.span.column}: {self.severity}: {self.message}"
+        number = f"{self.span.line:>5}"
+        width = max(1, min(self.span.end - self.span.start, len(self.source) - self.span.column + 1))
+        # Tabs stay tabs in the padding, so that the carets line up in every terminal.
+        pad = "".join("\t" if c == "\t" else " " for c in self.source[: self.span.column - 1])
+        carets = pad + "^" * width + (f" {self.hint}" if self.hint else "")
+        return f"{head}\n{number} | {self.source}\n      | {carets}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The finding as plain data, for ``check --json``."""
+        return {
+            "severity": self.severity,
+            "message": self.message,
+            "path": self.path,
+            "line": self.span.line,
+            "column": self.span.column,
+            "length": self.span.end - self.span.start,
+            "source": self.source,
+            "hint": self.hint,
+        }
+
+
+class WorkloadError(QCompileError, ValueError):
+    """A ``.q`` text that cannot be compiled.
+
+    Attributes:
+      diagnostics: every finding, in the order of the text.
+    """
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("\n\n".join(map(str, self.diagnostics)))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A suggestion such as "did you mean 'husage'?", or the list of known names, or nothing."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if not close:
+        close = [k for k in names if k.casefold() == name.casefold()][:1]
+    if close:
+        return f"did you mean {close[0]!r}?"
+    if not names:
+        return ""
+    listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    return f"known: {listed}"

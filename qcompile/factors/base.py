@@ -1,0 +1,174 @@
+"""What every factor offers: a set of query vectors on a few attributes, implicit where it has structure.
+
+Notation (mathematics of the compiler): a factor on attributes T is a matrix W, one row per query, one column
+per cell of the product of T's domains. Nothing here ever needs W itself, only what it does to arrays.
+
+A factor's projection on a subset A of T contracts the axes in T minus A with the centring weights u and
+subtracts the u-weighted mean on the axes in A (QuerySmasher, arXiv 2604.00868, section 6.2, for uniform u).
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+
+from qcompile.arrays import Array, cells
+from qcompile.schema import Attribute
+
+Key: TypeAlias = tuple[Hashable, ...]
+
+CHUNK = 2**24
+"""Numbers that a temporary array may hold (128 MB) before work is done in pieces."""
+
+
+class Factor(abc.ABC):
+    """A set of queries on one or a few attributes.
+
+    Attributes:
+      attributes: the axes, in the factor's own order; arrays given to its methods follow it.
+    """
+
+    attributes: tuple[Attribute, ...]
+    kind: ClassVar[str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attribute names, in the factor's order."""
+        return tuple(a.name for a in self.attributes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The attribute sizes, in the factor's order."""
+        return tuple(a.size for a in self.attributes)
+
+    @property
+    @abc.abstractmethod
+    def count(self) -> int:
+        """Number of queries, known before anything is built."""
+
+    @property
+    @abc.abstractmethod
+    def key(self) -> Key:
+        """What the numbers of the factor depend on; attribute names are not part of it."""
+
+    @property
+    def column(self) -> str:
+        """The label column of this factor in a table of answers."""
+        return self.names[0]
+
+    @abc.abstractmethod
+    def labels(self, start: int = 0, stop: int | None = None) -> list[str]:
+        """The texts of the queries ``start..stop-1``, in query order."""
+
+    @abc.abstractmethod
+    def apply(self, x: Array) -> Array:
+        """Answers ``W x``: ``(*shape, *batch)`` to ``(count, *batch)``."""
+
+    @abc.abstractmethod
+    def adjoint(self, y: Array) -> Array:
+        """``W' y``: ``(count, *batch)`` to ``(*shape, *batch)``."""
+
+    @abc.abstractmethod
+    def contract(self, weights: Sequence[Array | None]) -> Array:
+        """The queries with some axes summed out: ``(count, *kept shape)``.
+
+        Args:
+          weights: per axis, None to keep it or a vector of its size to contract it with.
+        """
+
+    @abc.abstractmethod
+    def gram(self) -> Array:
+        """``W' W``, shape ``(cells, cells)``, in closed form where there is one."""
+
+    def quadratic(self, root: Array) -> Array:
+        """``q' M q`` for every query q, where ``M = root root'``.
+
+        Args:
+          root: shape ``(*shape, r)``.
+
+        Returns:
+          Shape ``(count,)``.
+        """
+        rank = root.shape[-1]
+        step = max(1, CHUNK // max(1, self.count))
+        total = np.zeros(self.count)
+        for start in range(0, rank, step):
+            answers = self.apply(root[..., start : start + step])
+            total += np.einsum("ij,ij->i", answers, answers)
+        return total
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Factor):
+            return NotImplemented
+        return (self.kind, self.attributes, self.key) == (other.kind, other.attributes, other.key)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.names, self.key))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self.names)}; {self.count} queries)"
+
+
+class OneAttribute(Factor):
+    """A factor on a single attribute: its projections follow from the n by n Gram alone."""
+
+    def __init__(self, attribute: Attribute) -> None:
+        self.attributes = (attribute,)
+
+    @property
+    def attribute(self) -> Attribute:
+        """The only attribute."""
+        return self.attributes[0]
+
+    @property
+    def size(self) -> int:
+        """The attribute's number of cells."""
+        return self.attributes[0].size
+
+    @property
+    def key(self) -> Key:
+        """Kind and size say everything."""
+        return (self.kind, self.size)
+
+    def contract(self, weights: Sequence[Array | None]) -> Array:
+        """The full query matrix, or its product with the weights; see `Factor.contract`."""
+        (w,) = weights
+        return self.apply(np.eye(self.size) if w is None else w)
+
+
+class Dense(Factor):
+    """A factor without structure: its query matrix is held as it is."""
+
+    def __init__(self, attributes: Sequence[Attribute], matrix: Array) -> None:
+        self.attributes = tuple(attributes)
+        self._matrix = matrix.reshape(-1, *self.shape)
+
+    @property
+    def count(self) -> int:
+        """Rows of the matrix."""
+        return int(self._matrix.shape[0])
+
+    def apply(self, x: Array) -> Array:
+        """A plain matrix product; see `Factor.apply`."""
+        return np.tensordot(self._matrix, x, axes=len(self.shape))
+
+    def adjoint(self, y: Array) -> Array:
+        """A plain matrix product; see `Factor.adjoint`."""
+        return np.tensordot(self._matrix, y, axes=(0, 0))
+
+    def contract(self, weights: Sequence[Array | None]) -> Array:
+        """Contract axis after axis; see `Factor.contract`."""
+        result: Array = self._matrix
+        for axis in reversed(range(len(self.shape))):
+            w = weights[axis]
+            if w is not None:
+                result = np.tensordot(result, w, axes=(axis + 1, 0))
+        return result
+
+    def gram(self) -> Array:
+        """``W' W``."""
+        flat = self._matrix.reshape(self.count, cells(self.shape))
+        return flat.T @ flat

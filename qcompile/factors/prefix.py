@@ -1,0 +1,36 @@
+"""Prefix: the cumulative distribution."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qcompile.arrays import Array
+from qcompile.factors.base import OneAttribute
+
+
+class Prefix(OneAttribute):
+    """``A <= c`` for c = 0..n-1, the last one being the total. W[c, j] = [j <= c]."""
+
+    kind = "prefix"
+
+    @property
+    def count(self) -> int:
+        """n."""
+        return self.size
+
+    def labels(self, start: int = 0, stop: int | None = None) -> list[str]:
+        """``<= value`` or, for bins, ``< edge``."""
+        return [self.attribute.upper_label(i) for i in range(self.count)[start:stop]]
+
+    def apply(self, x: Array) -> Array:
+        """A cumulative sum."""
+        return np.cumsum(x, axis=0)
+
+    def adjoint(self, y: Array) -> Array:
+        """A cumulative sum from the end."""
+        return np.cumsum(y[::-1], axis=0)[::-1]
+
+    def gram(self) -> Array:
+        """``n - max(i, j)``: the thresholds at or above both cells."""
+        i = np.arange(self.size, dtype=np.float64)
+        return self.size - np.maximum.outer(i, i)
