@@ -56,9 +56,8 @@ class NumericDomain:
             if not math.isfinite(edge):
                 raise IntegrityError(f"edge {i + 1} is {edge!r}; edges must be finite")
             if i and not self.edges[i - 1] < edge:
-                raise IntegrityError(
-                    f"edge {i + 1} ({number_text(edge)}) must be greater than edge {i} ({number_text(self.edges[i - 1])})"
-                )
+                before, here = number_text(self.edges[i - 1]), number_text(edge)
+                raise IntegrityError(f"edge {i + 1} ({here}) must be greater than edge {i} ({before})")
 
     @property
     def size(self) -> int:

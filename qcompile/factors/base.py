@@ -55,6 +55,21 @@ class Factor(abc.ABC):
         """What the numbers of the factor depend on; attribute names are not part of it."""
 
     @property
+    def axis_order(self) -> tuple[int, ...]:
+        """The order of axes in which `key` and `roles` are stated."""
+        return tuple(range(len(self.attributes)))
+
+    @property
+    def roles(self) -> tuple[Hashable, ...]:
+        """One value per axis, in `axis_order`; axes with equal role and size may be exchanged freely."""
+        return self.axis_order
+
+    @property
+    def magnitude(self) -> float:
+        """The largest absolute entry of W, the scale against which rounding errors are judged."""
+        return 1.0
+
+    @property
     def column(self) -> str:
         """The label column of this factor in a table of answers."""
         return self.names[0]
@@ -79,9 +94,10 @@ class Factor(abc.ABC):
           weights: per axis, None to keep it or a vector of its size to contract it with.
         """
 
-    @abc.abstractmethod
     def gram(self) -> Array:
         """``W' W``, shape ``(cells, cells)``, in closed form where there is one."""
+        flat = self.contract([None] * len(self.shape)).reshape(self.count, cells(self.shape))
+        return flat.T @ flat
 
     def quadratic(self, root: Array) -> Array:
         """``q' M q`` for every query q, where ``M = root root'``.
@@ -167,8 +183,3 @@ class Dense(Factor):
             if w is not None:
                 result = np.tensordot(result, w, axes=(axis + 1, 0))
         return result
-
-    def gram(self) -> Array:
-        """``W' W``."""
-        flat = self._matrix.reshape(self.count, cells(self.shape))
-        return flat.T @ flat

@@ -34,7 +34,7 @@ class Circular(OneAttribute):
         """Differences of cumulative sums over two turns."""
         sums = padded_cumsum(np.concatenate([x, x]))
         first, end = self.arcs()
-        return sums[end] - sums[first]
+        return np.asarray(sums[end] - sums[first])
 
     def adjoint(self, y: Array) -> Array:
         """Mark begin and end on two turns, sum up, and fold the second turn onto the first."""
@@ -43,14 +43,14 @@ class Circular(OneAttribute):
         np.add.at(marks, first, y)
         np.subtract.at(marks, end, y)
         turns = np.cumsum(marks, axis=0)[:-1]
-        return turns[: self.size] + turns[self.size :]
+        return np.asarray(turns[: self.size] + turns[self.size :])
 
     def gram(self) -> Array:
         """Circulant: cells at distance d share (n-d)(n-d+1)/2 + d(d+1)/2 arcs."""
         n = self.size
         i = np.arange(n)
         d = np.subtract.outer(i, i) % n
-        return ((n - d) * (n - d + 1) / 2 + d * (d + 1) / 2).astype(np.float64)
+        return np.asarray((n - d) * (n - d + 1) / 2 + d * (d + 1) / 2, dtype=np.float64)
 
     def quadratic(self, root: Array) -> Array:
         """From the Gram of the cumulative sums over two turns; memory O(n^2 + count)."""

@@ -37,6 +37,11 @@ class Matrix(Dense):
         """Shape and contents."""
         return (self.kind, self.shape, digest(self._matrix))
 
+    @cached_property
+    def magnitude(self) -> float:
+        """The largest absolute entry."""
+        return float(np.abs(self._matrix).max())
+
     @property
     def column(self) -> str:
         """The attributes."""

@@ -15,7 +15,7 @@ class Marginal(OneAttribute):
 
     @property
     def count(self) -> int:
-        """n."""
+        """The size."""
         return self.size
 
     def labels(self, start: int = 0, stop: int | None = None) -> list[str]:

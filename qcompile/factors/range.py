@@ -15,7 +15,7 @@ class Range(OneAttribute):
 
     @property
     def count(self) -> int:
-        """n (n + 1) / 2."""
+        """Of n cells: n (n + 1) / 2."""
         return self.size * (self.size + 1) // 2
 
     def bounds(self) -> tuple[IntArray, IntArray]:
@@ -32,7 +32,7 @@ class Range(OneAttribute):
         """Differences of cumulative sums."""
         sums = padded_cumsum(x)
         low, high = self.bounds()
-        return sums[high + 1] - sums[low]
+        return np.asarray(sums[high + 1] - sums[low])
 
     def adjoint(self, y: Array) -> Array:
         """Mark where each interval begins and ends, then sum up."""
@@ -40,12 +40,12 @@ class Range(OneAttribute):
         marks = np.zeros((self.size + 1, *y.shape[1:]))
         np.add.at(marks, low, y)
         np.subtract.at(marks, high + 1, y)
-        return np.cumsum(marks, axis=0)[:-1]
+        return np.asarray(np.cumsum(marks, axis=0)[:-1])
 
     def gram(self) -> Array:
         """``(min(i, j) + 1) (n - max(i, j))``: the intervals that hold both cells."""
         i = np.arange(self.size, dtype=np.float64)
-        return (np.minimum.outer(i, i) + 1) * (self.size - np.maximum.outer(i, i))
+        return np.asarray((np.minimum.outer(i, i) + 1) * (self.size - np.maximum.outer(i, i)))
 
     def quadratic(self, root: Array) -> Array:
         """From the Gram of the cumulative sums, so that memory is O(n^2 + count), whatever the rank."""

@@ -7,7 +7,7 @@ first threshold that it meets: answers are sums by that integer followed by a cu
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property, reduce
 from typing import Any
 
@@ -75,13 +75,29 @@ class Threshold(Factor):
         """From values of the linear form to the values that are compared."""
 
     @property
+    def axis_order(self) -> tuple[int, ...]:
+        """By coefficient, then size, so that ``a + 2*b`` and ``2*b + a`` have one key."""
+        return tuple(sorted(range(len(self.shape)), key=lambda i: (self.coefficients[i], self.shape[i])))
+
+    @property
+    def base(self) -> int:
+        """The form's value at the first cell."""
+        return self.constant + sum(c * d.low for c, d in zip(self.coefficients, self._domains, strict=True))
+
+    @property
+    def roles(self) -> tuple[Hashable, ...]:
+        """Axes with equal coefficients may be exchanged."""
+        return tuple(self.coefficients[i] for i in self.axis_order)
+
+    @property
     def key(self) -> Key:
         """Sizes, coefficients, and thresholds relative to the form's value at the first cell."""
-        base = self.constant + sum(c * d.low for c, d in zip(self.coefficients, self._domains, strict=True))
-        return (self.kind, self.shape, self.coefficients, *self._relative(base), self.at_least)
+        order = self.axis_order
+        shape, coefficients = (tuple(v[i] for i in order) for v in (self.shape, self.coefficients))
+        return (self.kind, shape, coefficients, *self._relative(), self.at_least)
 
     @abc.abstractmethod
-    def _relative(self, base: int) -> Key:
+    def _relative(self) -> Key:
         """Thresholds and offset in a form that does not change when all values shift."""
 
     @cached_property
@@ -173,11 +189,6 @@ class Threshold(Factor):
         table = coo_array((weight.ravel(), (self._first, column.ravel())), shape=(self.count + 1, width)).toarray()
         return self._cumulate(table[: self.count]).reshape(self.count, *kept)
 
-    def gram(self) -> Array:
-        """``W' W``: how many queries hold both cells."""
-        common = np.maximum.outer(self._first, self._first)
-        return (self.count - common).astype(np.float64)
-
 
 class Affine(Threshold):
     """``c_1 A_1 + c_2 A_2 + ... <= c``; A + B over n_a and n_b consecutive values has n_a + n_b - 1 queries."""
@@ -187,8 +198,8 @@ class Affine(Threshold):
     def _finish(self, form: IntArray) -> IntArray:
         return form
 
-    def _relative(self, base: int) -> Key:
-        return (None if self.thresholds is None else tuple(c - base for c in self.thresholds),)
+    def _relative(self) -> Key:
+        return (None if self.thresholds is None else tuple(c - self.base for c in self.thresholds),)
 
 
 class Abs(Threshold):
@@ -204,5 +215,12 @@ class Abs(Threshold):
     def _finish(self, form: IntArray) -> IntArray:
         return np.abs(form)
 
-    def _relative(self, base: int) -> Key:
-        return (base, self.thresholds)
+    @property
+    def roles(self) -> tuple[Hashable, ...]:
+        """In ``abs(A - B)`` over equal domains the two attributes may be exchanged too."""
+        roles = super().roles
+        mirrored = len(roles) == 2 and self.base == 0 and sum(self.coefficients) == 0
+        return (0, 0) if mirrored else roles
+
+    def _relative(self) -> Key:
+        return (self.base, self.thresholds)

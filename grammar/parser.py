@@ -1,0 +1,263 @@
+"""Text to syntax tree, going on after an error with the next statement.
+
+Lark's LALR parser is fed token by token. Before the first token of each statement its stack is remembered; when a
+token does not fit, the error is reported, the stack put back, and the text skipped to the end of the statement.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedInput, UnexpectedToken
+
+from qcompile.grammar import mistakes, skipping, syntax
+from qcompile.grammar.mistakes import Failure, Place
+from qcompile.grammar.source import Findings, Source
+from qcompile.grammar.trees import Build, spot
+from qcompile.grammar.words import MAX_DIGITS, read_string
+
+MAX_DEPTH = 256
+"""Brackets inside brackets, and ``not`` after ``not``."""
+
+_OPENERS = {"LPAR": "(", "LSQB": "[", "LBRACE": "{"}
+_CLOSERS = frozenset({"OPEN", "CLOSED", "RBRACE"})
+_SEPARATORS = frozenset({"_NL", "SEMICOLON"})
+_BLOCKS = frozenset({"SCHEMA", "WORKLOAD"})
+
+
+class _Comments:
+    """Makes the contextual lexer accept comments and newlines everywhere; the driver sorts them out."""
+
+    always_accept = ("COMMENT", "_NL")
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        return stream
+
+
+def grammar_text() -> str:
+    """The grammar file."""
+    return (importlib.resources.files("qcompile.grammar") / "workload.lark").read_text(encoding="utf-8")
+
+
+@cache
+def lark() -> Lark:
+    """The parser; it is built once per process."""
+    return build()
+
+
+def build(*, strict: bool = False) -> Lark:
+    """A new parser; ``strict`` refuses ambiguities that priorities would hide."""
+    return Lark(
+        grammar_text(),
+        parser="lalr",
+        start=["file", "query"],
+        propagate_positions=True,
+        maybe_placeholders=True,
+        postlex=_Comments(),
+        strict=strict,
+    )
+
+
+@dataclass
+class Parsed:
+    """What came out of a text.
+
+    Attributes:
+      tree: the syntax tree of the statements that could be read; None for an unreadable query.
+      comments: all comments, as tokens, in order.
+      broken: the first words of schema lines that could not be read, so that their uses are not reported too.
+    """
+
+    tree: Any = None
+    comments: list[Token] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+
+
+class Unfit(Exception):
+    """A token does not fit; carries the `Failure`."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__()
+        self.failure = failure
+
+
+def parse_source(source: Source, findings: Findings, start: str = "file") -> Parsed:
+    """Read a text, reporting every statement that cannot be read.
+
+    Args:
+      source: the text.
+      findings: receives the errors.
+      start: "file" or "query".
+    """
+    driver = Driver(source, start)
+    tree = None
+    while tree is None and not findings.full:
+        try:
+            tree = driver.run()
+        except Unfit as unfit:
+            failure = replace(unfit.failure, expected=driver.expected())
+            findings.error(*mistakes.explain(failure, source, known_failures()))
+            if not driver.recover(unfit.failure):
+                break
+    parsed = driver.parsed
+    parsed.tree = None if tree is None else Build().transform(tree)
+    return parsed
+
+
+@cache
+def known_failures() -> dict[tuple[Place, str], mistakes.Advice]:
+    """The mistakes of `mistakes.EXAMPLES` by parser state and kind of token, found by making each of them."""
+    known: dict[tuple[Place, str], mistakes.Advice] = {}
+    for advice, examples in mistakes.EXAMPLES.items():
+        for example in examples:
+            try:
+                Driver(Source.of(example, "example"), "file").run()
+            except Unfit as unfit:
+                known.setdefault((unfit.failure.place, unfit.failure.kind), advice)
+    return known
+
+
+class Driver:
+    """Feeds the tokens of one text to Lark and keeps track of statements and brackets."""
+
+    def __init__(self, source: Source, start: str) -> None:
+        self._interactive = interactive = lark().parse_interactive(source.text, start=start)
+        self.source = source
+        self.parsed = Parsed()
+        self._state = interactive.parser_state
+        self._lexer = interactive.lexer_thread
+        self._open: list[Token] = []
+        self._block: Token | None = None
+        self._previous: Token | None = None
+        self._negations = 0
+        self._first: int | None = None
+        self._saved: tuple[list[Any], list[Any]] = ([], [])
+
+    def run(self) -> Tree[Token]:
+        """Go on from where the text was left to its end.
+
+        Raises:
+          Unfit: at the first token that does not fit.
+        """
+        try:
+            for token in self._lexer.lex(self._state):
+                self._take(token)
+            return self._finish()
+        except UnexpectedToken as e:
+            raise Unfit(self._failure(e.token.type, str(e.token), spot(e.token))) from None
+        except UnexpectedInput as e:
+            offset = int(e.pos_in_stream or 0)
+            raise Unfit(self._failure("", self.source.text[offset], (offset, offset + 1))) from None
+
+    def expected(self) -> frozenset[str]:
+        """The terminals that would have fitted."""
+        return frozenset(self._interactive.accepts())
+
+    def recover(self, failure: Failure) -> bool:
+        """Drop the statement with the failure; False when there is nothing after it."""
+        if failure.kind == "$END":
+            return False
+        start = failure.at[0] if self._first is None else self._first
+        if self._first is not None:
+            self._state.state_stack[:], self._state.value_stack[:] = self._saved
+        self._open = self._open[: self._base]
+        if failure.unclosed_block:
+            self._close_block(start)
+            return True
+        if self._block is not None and self._block.type == "SCHEMA":
+            self.parsed.broken.add(skipping.first_word(self.source.text, start))
+        self._go_to(max(skipping.statement_end(self.source.text, start, self._block is not None), start + 1))
+        return True
+
+    @property
+    def _base(self) -> int:
+        return 0 if self._block is None else 1
+
+    def _go_to(self, offset: int) -> None:
+        self._lexer.state.line_ctr.char_pos = offset
+        self._lexer.state.last_token = None
+        self._first = self._previous = None
+        self._negations = 0
+
+    def _close_block(self, start: int) -> None:
+        """Pretend that the block's brace was closed before ``start``."""
+        for kind, text in (("_NL", "\n"), ("RBRACE", "}")):
+            self._state.feed_token(Token(kind, text, start_pos=start, end_pos=start))
+        self._open, self._block = [], None
+        self._go_to(start)
+
+    def _take(self, token: Token) -> None:
+        if token.type == "COMMENT":
+            self.parsed.comments.append(token)
+            return
+        if token.type == "_NL" and (len(self._open) > self._base or self._after_block_word):
+            return
+        if self._first is None and token.type not in _SEPARATORS and token.type != "RBRACE":
+            self._first = token.start_pos
+            self._saved = (list(self._state.state_stack), list(self._state.value_stack))
+        self._check(token)
+        self._state.feed_token(token)
+        self._track(token)
+
+    @property
+    def _after_block_word(self) -> bool:
+        return self._previous is not None and self._previous.type in _BLOCKS
+
+    def _check(self, token: Token) -> None:
+        """Refuse words that are well placed but malformed in themselves."""
+        if token.type == "STRING":
+            try:
+                read_string(token)
+            except ValueError as e:
+                hint = r"write \" \\ \n \t or \u and four hexadecimal digits"
+                raise Unfit(self._failure("WORD", str(e), spot(token), hint)) from None
+        if token.type in ("INT", "DECIMAL") and len(token) > MAX_DIGITS:
+            problem = f"a number of {len(token)} digits is too long"
+            raise Unfit(self._failure("WORD", problem, spot(token), f"at most {MAX_DIGITS} digits are read"))
+        self._negations = self._negations + 1 if token.type == "NOT" else 0
+        if len(self._open) - self._base >= MAX_DEPTH or self._negations > MAX_DEPTH:
+            problem = f"nested more than {MAX_DEPTH} levels deep"
+            raise Unfit(self._failure("WORD", problem, spot(token), "remove brackets or 'not', or split the family"))
+
+    def _track(self, token: Token) -> None:
+        """Follow brackets and the ends of statements after a token that fitted."""
+        if token.type in _OPENERS:
+            if self._after_block_word:
+                self._block, self._first = self._previous, None
+            self._open.append(token)
+        elif token.type in _CLOSERS and self._open:
+            self._open.pop()
+            if not self._open and self._block is not None:
+                self._block = self._first = None
+        elif token.type in _SEPARATORS and len(self._open) == self._base:
+            self._first = None
+        self._previous = token
+
+    def _finish(self) -> Tree[Token]:
+        end = len(self.source.text)
+        if not self._open:
+            self._state.feed_token(Token("_NL", "\n", start_pos=end, end_pos=end))
+        tree: Tree[Token] = self._state.feed_token(Token("$END", "", start_pos=end, end_pos=end), is_end=True)
+        return tree
+
+    def _failure(self, kind: str, text: str, at: tuple[int, int], hint: str = "") -> Failure:
+        states = self._state.state_stack
+        opener = self._open[-1] if len(self._open) > self._base else None
+        return Failure(
+            kind=kind,
+            text=text,
+            at=at,
+            hint=hint,
+            # The state after a name or number is shared by all rules that end in one: the state below tells them apart.
+            place=(states[-2] if len(states) > 1 else -1, states[-1]),
+            previous=None if self._previous is None else (self._previous.type, str(self._previous)),
+            previous_at=syntax.NOWHERE if self._previous is None else spot(self._previous),
+            statement=self._first,
+            opener=None if opener is None else (str(opener), spot(opener)),
+            block=None if self._block is None else (str(self._block), spot(self._block)),
+        )

@@ -1,0 +1,109 @@
+"""A source text with its positions, and the findings about it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NoReturn, TypeAlias
+
+from qcompile.errors import Diagnostic, Span
+
+At: TypeAlias = tuple[int, int]
+"""A half-open region of the text, as offsets."""
+
+MAX_FINDINGS = 50
+"""Findings kept for one file; a file with more is mended in rounds."""
+
+LONGEST_LINE = 400
+"""Characters of a source line that a message repeats beyond the position it points at."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One ``.q`` text. Line ends are normalised to a line feed by `Source.of`.
+
+    Attributes:
+      text: the text that all offsets refer to.
+      path: its name in messages.
+    """
+
+    text: str
+    path: str = "<text>"
+
+    @classmethod
+    def of(cls, text: str, path: str) -> Source:
+        """The source of a text with any line ends, with or without a byte order mark."""
+        return cls(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"), path)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0] + [i + 1 for i, c in enumerate(self.text) if c == "\n"]
+
+    def line(self, offset: int) -> int:
+        """The number of the line that holds ``offset``, from 1."""
+        return bisect_right(self._starts, offset)
+
+    def column(self, offset: int) -> int:
+        """The number of the character within its line, from 1."""
+        return offset - self._starts[self.line(offset) - 1] + 1
+
+    def line_text(self, line: int) -> str:
+        """The line ``line``, from 1, without its end."""
+        start = self._starts[line - 1]
+        end = self.text.find("\n", start)
+        return self.text[start : len(self.text) if end < 0 else end]
+
+    def diagnostic(self, severity: str, message: str, at: At, hint: str = "") -> Diagnostic:
+        """A finding at ``at``, with the line it starts on."""
+        start = min(at[0], len(self.text))
+        line, column = self.line(start), self.column(start)
+        shown = self.line_text(line)[: column + LONGEST_LINE]
+        # Control characters of a hostile file must not reach the terminal.
+        shown = "".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in shown)
+        return Diagnostic(severity, message, self.path, Span(start, max(at[1], start), line, column), shown, hint)
+
+
+class Stop(Exception):
+    """Leave the statement at hand: what is wrong with it has been reported."""
+
+
+@dataclass
+class Findings:
+    """The errors and notes found in one source so far."""
+
+    source: Source
+    items: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is an error among them."""
+        return any(d.severity == "error" for d in self.items)
+
+    @property
+    def full(self) -> bool:
+        """Whether no more are kept."""
+        return len(self.items) >= MAX_FINDINGS
+
+    def error(self, message: str, at: At, hint: str = "") -> None:
+        """Report an error and go on."""
+        if not self.full:
+            self.items.append(self.source.diagnostic("error", message, at, hint))
+
+    def note(self, message: str, at: At, hint: str = "") -> None:
+        """Report something worth knowing that is no error."""
+        if not self.full:
+            self.items.append(self.source.diagnostic("note", message, at, hint))
+
+    def fail(self, message: str, at: At, hint: str = "") -> NoReturn:
+        """Report an error and leave the statement.
+
+        Raises:
+          Stop: always.
+        """
+        self.error(message, at, hint)
+        raise Stop
+
+    def ordered(self) -> tuple[Diagnostic, ...]:
+        """All findings in the order of the text; a note stays behind the error it explains."""
+        return tuple(sorted(self.items, key=lambda d: d.span.start))

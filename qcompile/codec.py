@@ -1,0 +1,178 @@
+"""Schema, workload and strategies as plain data with arrays beside it: what plan files hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qcompile.arrays import digest
+from qcompile.errors import StorageError
+from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
+from qcompile.factors.base import OneAttribute
+from qcompile.factors.threshold import Threshold
+from qcompile.schema import Attribute, CategoryDomain, Domain, IntegerDomain, NumericDomain, Policy, Schema
+from qcompile.strategy import FourierStrategy, KroneckerStrategy, Part, Strategy
+from qcompile.workload import Family, Workload
+
+
+class ArrayStore:
+    """Arrays by content: equal arrays are stored once."""
+
+    def __init__(self, arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
+        self.arrays: dict[str, npt.NDArray[Any]] = dict(arrays or {})
+
+    def put(self, array: npt.NDArray[Any]) -> str:
+        """Store an array; returns its name."""
+        name = "arrays/" + digest(array)[:32]
+        self.arrays[name] = array
+        return name
+
+    def get(self, name: str) -> npt.NDArray[Any]:
+        """The array of a name.
+
+        Raises:
+          StorageError: there is none.
+        """
+        try:
+            return self.arrays[name]
+        except KeyError:
+            raise StorageError(f"the file refers to an array that it does not hold ({name})") from None
+
+
+def schema_data(schema: Schema) -> list[dict[str, Any]]:
+    """A schema as plain data."""
+    return [
+        {
+            "name": a.name,
+            "domain": _domain_data(a.domain),
+            "policy": a.policy.kind,
+            "other": a.policy.other,
+            "cyclic": a.cyclic,
+        }
+        for a in schema
+    ]
+
+
+def _domain_data(domain: Domain) -> dict[str, Any]:
+    if isinstance(domain, IntegerDomain):
+        return {"integer": [domain.low, domain.high]}
+    if isinstance(domain, NumericDomain):
+        return {"numeric": list(domain.edges), "closed": domain.closed}
+    return {"category": list(domain.labels)}
+
+
+def read_schema(data: list[dict[str, Any]]) -> Schema:
+    """The inverse of `schema_data`."""
+    return Schema(
+        tuple(
+            Attribute(a["name"], _read_domain(a["domain"]), Policy(a["policy"], a["other"]), a["cyclic"]) for a in data
+        )
+    )
+
+
+def _read_domain(data: dict[str, Any]) -> Domain:
+    if "integer" in data:
+        return IntegerDomain(*data["integer"])
+    if "numeric" in data:
+        return NumericDomain(tuple(map(float, data["numeric"])), data["closed"])
+    return CategoryDomain(tuple(data["category"]))
+
+
+def factor_data(factor: Factor, store: ArrayStore) -> dict[str, Any]:
+    """A factor as plain data; query matrices go to the store."""
+    data: dict[str, Any] = {"kind": factor.kind, "attributes": list(factor.names)}
+    if isinstance(factor, Threshold):
+        thresholds = None if factor.thresholds is None else list(factor.thresholds)
+        data |= {"coefficients": list(factor.coefficients), "thresholds": thresholds}
+        data |= {"constant": factor.constant, "at_least": factor.at_least}
+    elif isinstance(factor, Random):
+        data |= {"p": factor.p, "count": factor.count, "seed": factor.seed}
+    elif isinstance(factor, Matrix):
+        data |= {"matrix": store.put(factor.contract([None] * len(factor.shape))), "path": factor.path}
+    elif isinstance(factor, Predicate):
+        data |= {"holds": store.put(factor.contract([None] * len(factor.shape))[0] != 0), "text": factor.text}
+    return data
+
+
+ONE_ATTRIBUTE: dict[str, Callable[[Attribute], OneAttribute]] = {
+    kind.kind: kind for kind in (Marginal, Prefix, Range, Circular)
+}
+
+
+def read_factor(data: dict[str, Any], schema: Schema, store: ArrayStore) -> Factor:
+    """The inverse of `factor_data`."""
+    attributes = [schema[name] for name in data["attributes"]]
+    kind = data["kind"]
+    if kind in ONE_ATTRIBUTE:
+        return ONE_ATTRIBUTE[kind](*attributes)
+    if kind in (Affine.kind, Abs.kind):
+        threshold = Affine if kind == Affine.kind else Abs
+        options = {"constant": data["constant"], "at_least": data["at_least"]}
+        return threshold(attributes, data["coefficients"], data["thresholds"], **options)
+    if kind == Random.kind:
+        return Random(attributes, data["p"], data["count"], data["seed"])
+    if kind == Matrix.kind:
+        return Matrix(attributes, store.get(data["matrix"]), data["path"])
+    if kind == Predicate.kind:
+        return Predicate(attributes, store.get(data["holds"]), data["text"])
+    raise StorageError(f"unknown kind of factor {kind!r} in the file")
+
+
+def workload_data(workload: Workload, store: ArrayStore) -> dict[str, Any]:
+    """A workload as plain data."""
+    families = [
+        {
+            "name": f.name,
+            "text": f.text,
+            "weight": f.weight,
+            "choose": f.choose,
+            "aliases": list(f.aliases),
+            "factors": [factor_data(x, store) for x in f.factors],
+        }
+        for f in workload.families
+    ]
+    return {"schema": schema_data(workload.schema), "families": families}
+
+
+def read_workload(data: dict[str, Any], store: ArrayStore) -> Workload:
+    """The inverse of `workload_data`."""
+    schema = read_schema(data["schema"])
+    families = [
+        Family(
+            f["name"],
+            f["text"],
+            tuple(read_factor(x, schema, store) for x in f["factors"]),
+            f["weight"],
+            None if f["choose"] is None else (int(f["choose"][0]), int(f["choose"][1])),
+            tuple(f["aliases"]),
+        )
+        for f in data["families"]
+    ]
+    return Workload(schema, tuple(families))
+
+
+def strategy_data(strategy: Strategy, store: ArrayStore) -> dict[str, Any]:
+    """A strategy as plain data; its matrices go to the store."""
+    if isinstance(strategy, FourierStrategy):
+        return {"kind": "fourier", "kernel": store.put(strategy.kernel)}
+    if isinstance(strategy, KroneckerStrategy):
+        parts = [{"axes": list(p.axes), "matrix": store.put(p.matrix)} for p in strategy.parts]
+        return {"kind": "kronecker", "shape": list(strategy.shape), "parts": parts}
+    raise StorageError(f"{type(strategy).__name__} cannot be stored")
+
+
+def read_strategy(data: dict[str, Any], store: ArrayStore) -> Strategy:
+    """The inverse of `strategy_data`."""
+    if data["kind"] == "fourier":
+        return FourierStrategy(np.asarray(store.get(data["kernel"]), dtype=np.float64))
+    if data["kind"] == "kronecker":
+        shape = tuple(data["shape"])
+        parts = [
+            Part(tuple(p["axes"]), tuple(shape[a] for a in p["axes"]), np.asarray(store.get(p["matrix"]), np.float64))
+            for p in data["parts"]
+        ]
+        return KroneckerStrategy(shape, parts)
+    raise StorageError(f"unknown kind of strategy {data['kind']!r} in the file")

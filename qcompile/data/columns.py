@@ -1,0 +1,112 @@
+"""Which columns of a source are the attributes, and whether their types fit the declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from qcompile.errors import DataError, did_you_mean
+from qcompile.schema import Attribute, CategoryDomain, Schema
+
+Kind: TypeAlias = Literal["number", "text", "flag", "null"]
+"""What a column holds: numbers, text, true/false, or nothing but nulls."""
+
+KIND_WORDS: dict[Kind, str] = {"number": "numbers", "text": "text", "flag": "true/false", "null": "nulls"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """An opened source.
+
+    Attributes:
+      table: Ibis table with columns ``c0, c1, ...`` in schema order.
+      kinds: what each column holds, or None when all are text still to be parsed (CSV).
+      explain: rewords an error of the engine so that no value of the data is quoted.
+    """
+
+    table: Any
+    kinds: tuple[Kind, ...] | None
+    explain: Callable[[str], str]
+
+
+def locate(schema: Schema, names: Sequence[object], where: str) -> list[int]:
+    """The position of each attribute among the columns; names match exactly, further columns are ignored.
+
+    Raises:
+      DataError: a column is missing, with a suggestion, or there more than once.
+    """
+    missing = [name for name in schema.names if name not in names]
+    if missing:
+        listed = "; ".join(repr(name) + _suggestion(name, names) for name in missing)
+        raise DataError(f"{where} lacks {len(missing)} of the {len(schema)} columns of the schema: {listed}")
+    for name in schema.names:
+        if names.count(name) > 1:
+            raise DataError(f"{where} has {names.count(name)} columns called {name!r}; keep one of them")
+    return [names.index(name) for name in schema.names]
+
+
+def _suggestion(name: str, names: Sequence[object]) -> str:
+    # Never the list of names: in a CSV file without a header these would be values.
+    hint = did_you_mean(name, [n for n in names if isinstance(n, str)])
+    return f", {hint}" if hint.startswith("did you mean") else ""
+
+
+def declared_kinds(attribute: Attribute) -> set[Kind]:
+    """What a column must hold to be matched against the attribute; several for a mixed list of categories."""
+    if not isinstance(attribute.domain, CategoryDomain):
+        return {"number"}
+    return {label_kind(label) for label in attribute.domain.labels}
+
+
+def label_kind(label: object) -> Kind:
+    """What a column must hold so that the label can occur in it; bool before int, as Python's True is an int."""
+    if isinstance(label, bool):
+        return "flag"
+    return "number" if isinstance(label, int) else "text"
+
+
+def require_types(schema: Schema, types: Sequence[Any]) -> tuple[Kind, ...]:
+    """The kind of each column, given its Arrow type.
+
+    Raises:
+      DataError: a column's type does not fit its attribute.
+    """
+    return tuple(_fit(attribute, type_) for attribute, type_ in zip(schema, types, strict=True))
+
+
+def _fit(attribute: Attribute, type_: Any) -> Kind:
+    kind, needed = arrow_kind(type_), declared_kinds(attribute)
+    if kind is not None and (kind == "null" or {kind} == needed):
+        return kind
+    words = " and ".join(sorted(KIND_WORDS[k] for k in needed))
+    raise DataError(
+        f"attribute {attribute.name!r}: the column is of type {type_}, but the schema declares {words}; "
+        + _remedy(attribute, kind, needed)
+    )
+
+
+def _remedy(attribute: Attribute, kind: Kind | None, needed: set[Kind]) -> str:
+    if not isinstance(attribute.domain, CategoryDomain) or kind is None:
+        return "convert the column"
+    if kind == "text":
+        return "write every label of the schema in quotes, or convert the column"
+    if needed == {"text"}:
+        return "write the labels of the schema without quotes, or convert the column to text"
+    return "give all labels of the schema the type of the column, or convert the column"
+
+
+def arrow_kind(type_: Any) -> Kind | None:
+    """What a column of this Arrow type holds; None for dates, bytes, lists and whatever else cannot be matched."""
+    import pyarrow as pa
+
+    t = pa.types
+    if t.is_dictionary(type_):
+        return arrow_kind(type_.value_type)
+    if t.is_integer(type_) or t.is_floating(type_) or t.is_decimal(type_):
+        return "number"
+    if t.is_string(type_) or t.is_large_string(type_) or type_ == pa.string_view():
+        return "text"
+    if t.is_boolean(type_):
+        return "flag"
+    return "null" if t.is_null(type_) else None

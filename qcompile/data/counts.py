@@ -1,0 +1,105 @@
+"""Exact contingency tables of encoded rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from qcompile.arrays import IntArray, cells, require_memory
+from qcompile.data.encoding import accept, encode
+from qcompile.data.engine import engine, guarded
+from qcompile.data.given import GivenCounts
+from qcompile.data.sources import open_source
+from qcompile.errors import DataError, IntegrityError
+from qcompile.schema import Schema
+
+BLOCK = 2**20
+"""Rows that are counted at a time, so that the working memory does not grow with the data."""
+
+
+class ExactCounts(Protocol):
+    """What a mechanism needs of the data."""
+
+    @property
+    def total(self) -> int:
+        """Number of rows that count."""
+
+    def table(self, names: tuple[str, ...]) -> IntArray:
+        """The exact counts over ``names``, one axis each in the order given; 0-dimensional for none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows that count, encoded.
+
+    Attributes:
+      schema: what the codes refer to.
+      codes: attribute name to one code in ``range(size)`` per row, in the smallest unsigned type that fits.
+      total: number of rows, the same for every table.
+    """
+
+    schema: Schema
+    codes: Mapping[str, npt.NDArray[Any]]
+    total: int
+
+    def table(self, names: tuple[str, ...]) -> IntArray:
+        """The exact counts over ``names``, one axis each in the order given; the total, 0-dimensional, for none.
+
+        Raises:
+          IntegrityError: an unknown or repeated name.
+          SizeError: the table is too large for the memory.
+        """
+        shape = self.schema.shape(names)
+        if len(set(names)) != len(names):
+            raise IntegrityError(f"a table needs distinct attributes, got {', '.join(names)}")
+        size = cells(shape)
+        require_memory(f"the table of {', '.join(names)}", size, "use fewer attributes or coarser bins")
+        counts = np.zeros(size, dtype=np.int64)
+        block = max(BLOCK, size)
+        for start in range(0, self.total, block):
+            counts += np.bincount(self._cell(names, shape, start, min(start + block, self.total)), minlength=size)
+        return counts.reshape(shape)
+
+    def _cell(self, names: tuple[str, ...], shape: tuple[int, ...], start: int, stop: int) -> IntArray:
+        """The flat cell of each row ``start..stop-1``, C order."""
+        cell = np.zeros(stop - start, dtype=np.int64)
+        for name, size in zip(names, shape, strict=True):
+            cell *= size
+            cell += self.codes[name][start:stop]
+        return cell
+
+
+def read(data: object, schema: Schema) -> Rows:
+    """Read and encode a table; every attribute's policy applies, whether a query uses the attribute or not.
+
+    Args:
+      data: a path to a .csv or .parquet file, a pandas or polars DataFrame, an Arrow table, or a dict of
+        column name to list or array. Columns are found by name; others are ignored.
+      schema: the declared attributes.
+
+    Raises:
+      DataError: the data cannot be read, or does not fit the schema. The message holds no value of the data.
+    """
+    if not len(schema):
+        raise DataError("the schema declares no attribute, so there is nothing to read")
+    with engine() as connection:
+        source = open_source(data, schema, connection)
+        codes = encode(source, schema)
+        table = guarded(lambda: connection.to_pyarrow(codes), source.explain)
+    columns = accept(schema, [table.column(f"c{i}").to_numpy() for i in range(len(schema))])
+    return Rows(schema, dict(zip(schema.names, columns, strict=True)), len(columns[0]))
+
+
+def open_data(data: object, schema: Schema) -> Rows | GivenCounts:
+    """Rows of a table (see `read`), or counts that were made elsewhere: a dict keyed by tuples of names.
+
+    Raises:
+      DataError: the data cannot be read, or does not fit the schema.
+    """
+    if isinstance(data, Mapping) and any(isinstance(key, tuple) for key in data):
+        return GivenCounts.of(data, schema)
+    return read(data, schema)

@@ -1,0 +1,116 @@
+"""Counts that were made elsewhere: contingency tables of one and the same population."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from qcompile.arrays import IntArray, cells
+from qcompile.errors import DataError, did_you_mean
+from qcompile.schema import Schema
+
+Names: TypeAlias = tuple[str, ...]
+
+LARGEST_TOTAL = 2**53
+"""Sums up to here are exact in 64-bit integers and in doubles alike."""
+
+
+@dataclass(frozen=True, eq=False)
+class GivenCounts:
+    """Exact tables over some sets of attributes, which agree wherever they overlap.
+
+    Attributes:
+      schema: what the axes refer to.
+      tables: attribute names to int64 counts, one axis per name in that order.
+      total: number of rows, the sum of every table.
+    """
+
+    schema: Schema
+    tables: Mapping[Names, IntArray]
+    total: int
+
+    @classmethod
+    def of(cls, data: Mapping[Any, Any], schema: Schema) -> GivenCounts:
+        """Check the tables of a user.
+
+        Raises:
+          DataError: unknown names, a wrong shape, counts that are not whole numbers from 0 to 2^53, or two tables
+            that cannot be of the same rows. The message names tables, never counts.
+        """
+        tables = {_names(key, schema): _counts(key, value, schema) for key, value in data.items()}
+        _require_agreement(schema, tables)
+        return cls(schema, tables, int(next(iter(tables.values())).sum()))
+
+    def table(self, names: tuple[str, ...]) -> IntArray:
+        """The counts over ``names`` in that order, summed from the smallest given table that has them all.
+
+        Raises:
+          DataError: no given table has them all.
+        """
+        holders = [key for key in self.tables if set(names) <= set(key)]
+        if not holders:
+            raise DataError(f"no given table has the view ({', '.join(names)}); add its counts to the data")
+        key = min(holders, key=lambda k: cells(self.schema.shape(k)))
+        return marginal(key, self.tables[key], names)
+
+
+def marginal(key: Names, counts: IntArray, names: tuple[str, ...]) -> IntArray:
+    """A table summed down to some of its attributes, axes in the order of ``names``."""
+    away = tuple(axis for axis, name in enumerate(key) if name not in names)
+    kept = [name for name in key if name in names]
+    summed = np.asarray(counts.sum(axis=away, dtype=np.int64))
+    return np.asarray(summed.transpose([kept.index(name) for name in names]), order="C")
+
+
+def _title(key: Names) -> str:
+    return f"the table ({', '.join(key)})"
+
+
+def _names(key: object, schema: Schema) -> Names:
+    if not isinstance(key, tuple):
+        raise DataError(f"counts are keyed by tuples of attribute names, but one key is {key!r}; write ({key!r},)")
+    for name in key:
+        if name not in schema:
+            raise DataError(f"counts for an unknown attribute {name!r}; {did_you_mean(str(name), schema.names)}")
+    if len(set(key)) != len(key):
+        raise DataError(f"{_title(key)} names an attribute twice")
+    return key
+
+
+def _counts(key: Names, value: object, schema: Schema) -> IntArray:
+    """One table as int64, checked."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # nested lists of unequal lengths
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "iuf":
+        raise DataError(f"{_title(key)} must be an array of whole numbers, one axis per attribute")
+    shape = schema.shape(key)
+    if array.shape != shape:
+        raise DataError(f"{_title(key)} has shape {array.shape}, but the schema needs {shape}")
+    # Written so that NaN fails, too.
+    if not ((array >= 0) & (array <= LARGEST_TOTAL) & (array == np.floor(array))).all():
+        raise DataError(f"{_title(key)} has a count that is not a whole number from 0 to 2^53")
+    if array.sum(dtype=np.float64) > LARGEST_TOTAL:
+        raise DataError(f"{_title(key)} counts more than 2^53 rows, which cannot be added up exactly")
+    return array.astype(np.int64)
+
+
+def _require_agreement(schema: Schema, tables: Mapping[Names, IntArray]) -> None:
+    """Tables of the same rows have the same sums over the attributes that they share, the total included."""
+
+    @cache
+    def shared(key: Names, common: frozenset[str]) -> bytes:
+        return marginal(key, tables[key], schema.order(tuple(common))).tobytes()
+
+    sets = {key: frozenset(key) for key in tables}
+    for a, b in itertools.combinations(tables, 2):
+        common = sets[a] & sets[b]
+        if shared(a, common) != shared(b, common):
+            what = f"over ({', '.join(schema.order(tuple(common)))})" if common else "in their totals"
+            raise DataError(f"{_title(a)} and {_title(b)} disagree {what}: they cannot be of the same rows")

@@ -1,0 +1,167 @@
+"""Run a plan on data: the only module that joins a plan with data and budget.
+
+The order matters: everything that can be refused is refused first, the charge is fixed before noise is drawn, and
+what is measured does not depend on the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import qcompile
+from qcompile.arrays import DEFAULT_MEMORY, cells, require_memory
+from qcompile.errors import OptionError, did_you_mean
+from qcompile.plan import Plan
+from qcompile.privacy.budget import Budget
+from qcompile.release.files import plan_hash, schema_hash
+from qcompile.release.measure import NOISES, make_noise, measure
+from qcompile.release.release import Provenance, Release
+
+ACCOUNTINGS = ("zcdp", "gaussian")
+MECHANISMS = ("batch",)
+
+NOT_PRIVATE = "NOT PRIVATE"
+
+DRAWS_A_SECOND = 5e6
+"""Measured pace of counting, measuring and drawing together, on one core; for estimates of time only."""
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a run would do, computed without data and without spending anything.
+
+    Attributes:
+      charge: rho it would spend.
+      budget: in words.
+      nodes: number of measurements' nodes.
+      draws: Gaussian numbers to draw.
+      sigma: smallest and largest noise scale.
+      memory: bytes that the release takes.
+      seconds: rough estimate.
+    """
+
+    charge: Fraction
+    budget: str
+    nodes: int
+    draws: int
+    sigma: tuple[float, float]
+    memory: int
+    seconds: float
+
+
+def dry_run(plan: Plan, budget: Budget, *, accounting: str = "zcdp") -> DryRun:
+    """Budget, scales, draws, memory and time of a run; charges nothing.
+
+    Raises:
+      BudgetError: the budget cannot be spent this way.
+    """
+    charge = budget.charge(_choice("accounting", accounting, ACCOUNTINGS))
+    scales, members = plan.scales(charge), plan.closure.members.tolist()
+    draws = sum(m * s.rows for m, s in zip(members, plan.strategies, strict=True))
+    largest = max((cells(plan.workload.schema.shape(v)) for v in plan.workload.views), default=1)
+    sigmas = [s.sigma for s in scales]
+    return DryRun(
+        charge=charge,
+        budget=budget.describe(),
+        nodes=sum(members),
+        draws=draws,
+        sigma=(min(sigmas), max(sigmas)),
+        memory=8 * (draws + 4 * largest),
+        seconds=draws / DRAWS_A_SECOND + 1e-3 * sum(members),
+    )
+
+
+def run(
+    plan: Plan,
+    data: Any,
+    budget: Budget,
+    *,
+    mechanism: str = "batch",
+    noise: str = "rounded",
+    accounting: str = "zcdp",
+    output: str | Path | None = None,
+    max_memory: int | None = None,
+    test_seed: int | None = None,
+    progress: Callable[[], None] = lambda: None,
+) -> Release:
+    """Measure data once and return everything that may be published.
+
+    Args:
+      plan: what to measure.
+      data: a CSV or Parquet path, a pandas or polars frame, a pyarrow table, a dict of columns, or a dict of exact
+        counts by tuples of attribute names.
+      budget: what to spend.
+      mechanism: "batch".
+      noise: "rounded", the exactly rounded Gaussian; "opendp", the slow cross-check; "none", for tests: the release is
+        stamped NOT PRIVATE.
+      accounting: "zcdp", what a ledger adds up; "gaussian", the exact Gaussian curve (smaller errors for the same
+        epsilon and delta; rounded noise only).
+      output: where to save the release, too.
+      max_memory: bytes; more is refused before the work starts.
+      test_seed: deterministic noise for tests: NOT PRIVATE, and stamped so.
+      progress: called after every measured node.
+
+    Raises:
+      OptionError: an option has a value it cannot take.
+      BudgetError: the budget cannot be spent this way.
+      DataError: the data does not fit the schema.
+      SizeError: the work does not fit in memory.
+    """
+    from qcompile.data.counts import open_data
+
+    _choice("mechanism", mechanism, MECHANISMS)
+    _choice("noise", noise, NOISES)
+    _check_combination(noise, accounting, test_seed)
+    expected = dry_run(plan, budget, accounting=accounting)
+    limit = DEFAULT_MEMORY if max_memory is None else max_memory
+    require_memory("this run", expected.memory // 8, "raise the limit, or use fewer or smaller views", limit)
+    scales = plan.scales(expected.charge)
+    counts = open_data(data, plan.workload.schema)
+    values = measure(plan, counts, scales, make_noise(noise, test_seed), progress)
+    release = Release(plan, _provenance(plan, expected, accounting, noise, test_seed), scales, values)
+    if output is not None:
+        release.save(output)
+    return release
+
+
+def _provenance(plan: Plan, expected: DryRun, accounting: str, noise: str, test_seed: int | None) -> Provenance:
+    stamps = []
+    if noise == "none":
+        stamps.append(f"{NOT_PRIVATE}: made without noise")
+    if test_seed is not None:
+        stamps.append(f"{NOT_PRIVATE}: made with a test seed")
+    return Provenance(
+        version=qcompile.__version__,
+        plan_hash=plan_hash(plan),
+        schema_hash=schema_hash(plan),
+        charge=expected.charge,
+        budget=expected.budget,
+        accounting=accounting,
+        noise=noise,
+        neighbours=plan.options.neighbours,
+        contributions=plan.options.contributions,
+        stamps=tuple(stamps),
+    )
+
+
+def _check_combination(noise: str, accounting: str, test_seed: int | None) -> None:
+    if accounting == "gaussian" and noise == "opendp":
+        raise OptionError(
+            "accounting='gaussian' holds for rounded noise only; use accounting='zcdp' with noise='opendp'"
+        )
+    if test_seed is None:
+        return
+    if isinstance(test_seed, bool) or not isinstance(test_seed, int) or test_seed < 0:
+        raise OptionError(f"test_seed must be a whole number, at least 0, got {test_seed!r}")
+    if noise == "opendp":
+        raise OptionError("noise='opendp' draws from OpenDP's own generator; it cannot take a test seed")
+
+
+def _choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise OptionError(f"{name} cannot be {value!r}; {did_you_mean(str(value), allowed)}")
+    return value

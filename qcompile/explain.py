@@ -1,0 +1,192 @@
+"""The plan as text and as tables. Numbers are attributes of the plan first; equal plans print equal bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import qcompile
+from qcompile.plan import ClassSummary, Plan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from qcompile.privacy.budget import Budget
+
+MANY = 40
+"""Rows that a table shows before it is cut with a count of what is left."""
+
+
+def explain(plan: Plan) -> str:
+    """The whole plan for people: what is asked, what is measured, how good it is."""
+    return "\n".join([*_head(plan), "", *_classes(plan), "", *_families(plan)]) + "\n"
+
+
+def _head(plan: Plan) -> list[str]:
+    o, closure = plan.options, plan.closure
+    unit = "one row" if o.contributions == 1 else f"up to {o.contributions} rows"
+    measured = int((closure.class_of >= 0).sum())
+    return [
+        f"plan of qcompile {qcompile.__version__}",
+        f"  workload     {plan.queries:,} queries in {len(plan.workload.families):,} families, {plan.views:,} views, "
+        f"{len(plan.workload.schema)} attributes",
+        f"  lattice      {len(closure.nodes):,} nodes, {measured:,} measured, {len(plan.solutions):,} distinct problems",
+        f"  solver       {o.solver}, tolerance {_short(o.gap)}, {o.centring} centring",
+        f"  privacy      neighbouring tables differ in {unit} added or removed",
+        f"  error        rmse {number(plan.rmse())} at privacy cost 1 (rho 1/2); it scales as 1/sqrt(cost)",
+        f"  certificate  total squared error at most {gap_text(plan.gap)} above the optimum of this decomposition",
+    ]
+
+
+def _classes(plan: Plan) -> list[str]:
+    rows = [
+        [
+            f"c{i}",
+            "*".join(c.attributes) or "(total)",
+            f"{c.members:,}",
+            f"{c.cells:,}",
+            f"{c.rank:,}",
+            number(c.loss),
+            gap_text(c.gap),
+            f"{100 * c.share * c.members:.2f} %",
+            c.solver,
+        ]
+        for i, c in enumerate(plan.classes)
+    ]
+    head = ["id", "first node", "nodes", "cells", "rank", "loss", "gap", "budget", "solver"]
+    return [*table(head, rows, left={0, 1, 8}), *_refusals(plan.classes)]
+
+
+def _refusals(classes: Sequence[ClassSummary]) -> list[str]:
+    """Why cheaper routes were not taken, where the route is not a closed form."""
+    lines: list[str] = []
+    for i, c in enumerate(classes):
+        lines += [f"  c{i} not {route}: {reason}" for route, reason in c.refused if c.cells > 1][:4]
+    return lines if len(lines) <= MANY else [*lines[:MANY], f"  ... {len(lines) - MANY} more"]
+
+
+def _families(plan: Plan) -> list[str]:
+    rows = []
+    for f in plan.workload.families[:MANY]:
+        e = plan.family_errors(f)
+        rows.append(
+            [
+                f.name,
+                f"{f.count:,}",
+                f"{f.weight:g}",
+                number(math.sqrt(e.total / f.count)),
+                ("" if e.exact else "<= ") + number(math.sqrt(e.largest)),
+                f"{100 * f.weight * e.total / plan.sse():.2f} %",
+                f.text,
+            ]
+        )
+    head = ["family", "queries", "weight", "rmse", "max std_error", "of error", "text"]
+    left = len(plan.workload.families) - MANY
+    return [*table(head, rows, left={0, 6}), *([f"  ... {left:,} more families"] if left > 0 else [])]
+
+
+def summary(plan: Plan, budget: Budget) -> pa.Table:
+    """Per family at a budget: queries, rmse, max_std_error and its share of the total weighted squared error.
+
+    ``max_std_error`` is attained for families of up to 2^24 queries a view and an upper bound beyond.
+    """
+    import pyarrow as pa
+
+    cost = float(2 * budget.rho)
+    errors = [(f, plan.family_errors(f)) for f in plan.workload.families]
+    return pa.table(
+        {
+            "family": [f.name for f, _ in errors],
+            "queries": [f.count for f, _ in errors],
+            "rmse": [math.sqrt(e.total / f.count / cost) for f, e in errors],
+            "max_std_error": [math.sqrt(e.largest / cost) for _, e in errors],
+            "share": [f.weight * e.total / plan.sse() for f, e in errors],
+        }
+    )
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """The plan's numbers as plain data, for ``inspect --json``."""
+    return {
+        "version": qcompile.__version__,
+        "schema": [{"name": a.name, "size": a.size, "policy": a.policy.kind} for a in plan.workload.schema],
+        "queries": plan.queries,
+        "views": plan.views,
+        "nodes": len(plan.closure.nodes),
+        "classes": [class_json(c) for c in plan.classes],
+        "families": [_family_json(plan, f.name) for f in plan.workload.families],
+        "sse": plan.sse(),
+        "rmse": plan.rmse(),
+        "gap": plan.gap,
+        "options": {k: getattr(plan.options, k) for k in plan.options.__dataclass_fields__},
+    }
+
+
+def class_json(c: ClassSummary) -> dict[str, Any]:
+    """One class as plain data; an unproven (infinite) gap becomes null."""
+    found = {k: getattr(c, k) for k in c.__dataclass_fields__}
+    found["attributes"] = list(c.attributes)
+    found["refused"] = dict(c.refused)
+    found["gap"] = c.gap if math.isfinite(c.gap) else None
+    return found
+
+
+def _family_json(plan: Plan, name: str) -> dict[str, Any]:
+    f = plan.workload.family(name)
+    e = plan.family_errors(f)
+    return {
+        "name": f.name,
+        "text": f.text,
+        "weight": f.weight,
+        "queries": f.count,
+        "rmse": math.sqrt(e.total / f.count),
+        "max_std_error": math.sqrt(e.largest),
+    }
+
+
+def dot(plan: Plan) -> str:
+    """The lattice in Graphviz's language, a box per node with its solver and share of the budget."""
+    lines = ["digraph lattice {", '  rankdir="BT"; node [shape=box, fontname="sans-serif"];']
+    graph = plan.lattice
+    for node, data in graph.nodes(data=True):
+        text = f"{', '.join(node) or 'total'}\n{data['cells']} cells, rank {data['rank']}\n{data['solver']}"
+        label = _escape(f"{text}\n{100 * data['share']:.2f} % of budget")
+        lines.append(f"  {_quoted(node)} [label={label}];")
+    lines += [f"  {_quoted(a)} -> {_quoted(b)};" for a, b in graph.edges]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _quoted(node: tuple[str, ...]) -> str:
+    return _escape(" * ".join(node))
+
+
+def _escape(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: set[int]) -> list[str]:
+    """Aligned columns, two spaces apart; ``left`` are the left-aligned ones, the others are numbers."""
+    widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
+        return ("  " + "  ".join(padded)).rstrip()
+
+    return [line(head), *map(line, rows)]
+
+
+def number(value: float) -> str:
+    """Five significant digits: more than a reader uses, fewer than rounding disturbs."""
+    return f"{value:.5g}"
+
+
+def gap_text(gap: float) -> str:
+    """A gap in per cent; "0" below what double precision can tell, "unproven" when infinite."""
+    if not math.isfinite(gap):
+        return "unproven"
+    return "0 %" if gap < 1e-7 else f"{100 * gap:.2g} %"
+
+
+def _short(value: float) -> str:
+    return f"{value:g}"

@@ -1,0 +1,266 @@
+"""The plan: frozen data that says what will be measured, how well, and at which share of the budget.
+
+A plan has no budget; a budget only rescales it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qcompile.allocation import Scale, exact_scales, root_total, unit_variances
+from qcompile.arrays import Array
+from qcompile.lattice import Lattice, Node
+from qcompile.solvers.solution import Solution
+from qcompile.strategy import Strategy
+from qcompile.variances import ErrorSummary, family_errors
+from qcompile.workload import Family, Workload
+
+if TYPE_CHECKING:
+    import networkx as nx
+    import pyarrow as pa
+
+    from qcompile.privacy.budget import Budget
+    from qcompile.release import Release
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The choices a plan was compiled with.
+
+    Attributes:
+      solver: "auto", "exact", "rp" or "wff".
+      gap: tolerance of each class's certified relative gap.
+      centring: "uniform" or "given".
+      neighbours: "add-remove": tables differ in one privacy unit's rows.
+      contributions: rows that one privacy unit may have.
+    """
+
+    solver: str = "auto"
+    gap: float = 1e-3
+    centring: str = "uniform"
+    neighbours: str = "add-remove"
+    contributions: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassSummary:
+    """One distinct problem that was solved.
+
+    Attributes:
+      attributes: of the first member node.
+      members: number of nodes that share the problem.
+      cells: of a member.
+      rank: of its strategy.
+      solver: the route taken.
+      refused: routes not taken, each with the reason.
+      loss: weighted squared error of a member at unit cost spent on it.
+      bound: proven lower bound of the loss.
+      gap: ``loss / bound - 1``.
+      share: of the budget, per member.
+    """
+
+    attributes: tuple[str, ...]
+    members: int
+    cells: int
+    rank: int
+    solver: str
+    refused: tuple[tuple[str, str], ...]
+    loss: float
+    bound: float
+    gap: float
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """What is measured on one node: ``y = g round((B x + sigma Z) / g)``.
+
+    Attributes:
+      attributes: of the node, in schema order.
+      strategy: B, on the node's axes in canonical order.
+      order: the node axis at each canonical position.
+      scale: sigma.
+      grid: g, a power of two.
+      cost: the node's privacy cost, exactly.
+    """
+
+    attributes: tuple[str, ...]
+    strategy: Strategy
+    order: tuple[int, ...]
+    scale: float
+    grid: float
+    cost: Any
+
+    @property
+    def factors(self) -> tuple[Array, ...]:
+        """Matrices whose Kronecker product is B, axes in schema order; a single one where there is no structure."""
+        return self.strategy.factors([self.order.index(i) for i in range(len(self.order))])
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A compiled workload.
+
+    Attributes:
+      workload: what was compiled.
+      closure: the lattice of nodes as arrays.
+      solutions: one per class.
+      options: how it was compiled.
+    """
+
+    workload: Workload
+    closure: Lattice
+    solutions: tuple[Solution, ...]
+    options: Options
+
+    @property
+    def queries(self) -> int:
+        """Number of queries."""
+        return self.workload.queries
+
+    @property
+    def views(self) -> int:
+        """Number of distinct attribute sets among the families."""
+        return len(self.workload.views)
+
+    @cached_property
+    def losses(self) -> Array:
+        """L per class."""
+        return np.array([s.loss for s in self.solutions])
+
+    @cached_property
+    def strategies(self) -> tuple[Strategy, ...]:
+        """B per class."""
+        return tuple(s.strategy for s in self.solutions)
+
+    @cached_property
+    def gap(self) -> float:
+        """Certified relative gap of the total squared error: ``(sum sqrt(loss) / sum sqrt(bound))^2 - 1``."""
+        members = self.closure.members
+        bounds = root_total(np.array([s.bound for s in self.solutions]), members)
+        return max(0.0, (root_total(self.losses, members) / bounds) ** 2 - 1) if bounds > 0 else 0.0
+
+    @cached_property
+    def unit_sigma_squared(self) -> Array:
+        """Noise variance per class at cost 1, the privacy unit's number of rows included."""
+        return unit_variances(self.losses, self.closure.members) * self.options.contributions**2
+
+    def sse(self, cost: float = 1.0) -> float:
+        """Total weighted squared error at a privacy cost: ``(sum sqrt(L))^2 / cost``."""
+        total = root_total(self.losses, self.closure.members)
+        return total**2 * self.options.contributions**2 / cost
+
+    def rmse(self, cost: float = 1.0) -> float:
+        """Root of the mean unweighted variance of a query at a privacy cost."""
+        return math.sqrt(self._unweighted / self.queries / cost)
+
+    @cached_property
+    def _unweighted(self) -> float:
+        """Sum of all queries' variances at cost 1."""
+        total = 0.0
+        for c, (problem, solution) in enumerate(zip(self.closure.classes, self.solutions, strict=True)):
+            errors = sum(t.unweighted * solution.strategy.trace(t.groups) for t in problem.terms)
+            total += float(self.closure.members[c] * self.unit_sigma_squared[c]) * errors
+        return total
+
+    @cached_property
+    def _family_errors(self) -> dict[str, ErrorSummary]:
+        return {}
+
+    def family_errors(self, family: Family) -> ErrorSummary:
+        """Sum and maximum of a family's predicted variances at cost 1."""
+        if family.name not in self._family_errors:
+            self._family_errors[family.name] = family_errors(
+                self.closure, self.strategies, self.unit_sigma_squared, family.products()
+            )
+        return self._family_errors[family.name]
+
+    @cached_property
+    def classes(self) -> tuple[ClassSummary, ...]:
+        """The distinct problems that were solved, in the order of their first nodes."""
+        first: dict[int, Node] = {}
+        for node, c in zip(self.closure.nodes, self.closure.class_of.tolist(), strict=True):
+            first.setdefault(c, node)
+        return tuple(self._class_summary(c, first[c]) for c in range(len(self.solutions)))
+
+    def _class_summary(self, c: int, node: Node) -> ClassSummary:
+        s, total = self.solutions[c], root_total(self.losses, self.closure.members)
+        return ClassSummary(
+            attributes=self.closure.names(node),
+            members=int(self.closure.members[c]),
+            cells=self.closure.classes[c].cells,
+            rank=s.strategy.rank,
+            solver=s.solver,
+            refused=s.refused,
+            loss=s.loss,
+            bound=s.bound,
+            gap=s.gap,
+            share=math.sqrt(s.loss) / total,
+        )
+
+    @cached_property
+    def lattice(self) -> nx.DiGraph[tuple[str, ...]]:
+        """The closure as a graph; nodes carry attributes, cells, rank, solver, loss, bound, gap and share."""
+        graph = self.closure.graph()
+        for node, c in zip(self.closure.nodes, self.closure.class_of.tolist(), strict=True):
+            graph.nodes[self.closure.names(node)].update(_node_data(self.classes[c] if c >= 0 else None))
+        return graph
+
+    def scales(self, charge: Any) -> tuple[Scale, ...]:
+        """Exact noise scales per class for a charge rho (a Fraction).
+
+        Raises:
+          IntegrityError: the recomputed cost does not match the charge.
+        """
+        k = self.options.contributions
+        sensitivities = [s.strategy.sensitivity_squared * k**2 for s in self.solutions]
+        return exact_scales(self.losses.tolist(), self.closure.members.tolist(), sensitivities, charge)
+
+    def measurements(self, budget: Budget) -> Iterator[Measurement]:
+        """What would be measured at a budget, node by node, smallest nodes first."""
+        scales = self.scales(budget.rho)
+        for index, node in enumerate(self.closure.nodes):
+            c = int(self.closure.class_of[index])
+            if c >= 0:
+                s = scales[c]
+                yield Measurement(
+                    self.closure.names(node), self.strategies[c], self.closure.orders[index], s.sigma, s.grid, s.cost
+                )
+
+    def explain(self) -> str:
+        """The plan as text, the same bytes for the same plan."""
+        from qcompile.explain import explain
+
+        return explain(self)
+
+    def summary(self, budget: Budget) -> pa.Table:
+        """Per family: queries, rmse, max_std_error at a budget, and its share of the total weighted error."""
+        from qcompile.explain import summary
+
+        return summary(self, budget)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan to a file (see `qcompile.storage`)."""
+        from qcompile.storage import save_plan
+
+        save_plan(self, path)
+
+    def run(self, data: Any, budget: Budget, **options: Any) -> Release:
+        """Measure data and return the release; see `qcompile.execute.run`."""
+        from qcompile.execute import run
+
+        return run(self, data, budget, **options)
+
+
+def _node_data(found: ClassSummary | None) -> dict[str, Any]:
+    if found is None:  # a zero Gram: nothing to measure
+        return {"rank": 0, "solver": "not measured", "loss": 0.0, "bound": 0.0, "gap": 0.0, "share": 0.0}
+    keys = ("rank", "solver", "loss", "bound", "gap", "share")
+    return {k: getattr(found, k) for k in keys}

@@ -1,0 +1,302 @@
+"""Conversions between privacy definitions, each rounded to the safe side, and the noise scale of one mechanism.
+
+A mechanism ``B x + N(0, sigma^2)`` has cost ``b = max_j ||B[:, j]||^2 / sigma^2``; it satisfies ``rho = b/2`` zCDP and
+``mu = sqrt(b)`` Gaussian differential privacy. From there to (epsilon, delta) lead two curves:
+
+- zCDP (Canonne, Kamath, Steinke 2020, arXiv 2004.00010, section 2.3): ``log delta <= u (alpha rho - epsilon) -
+  log(1 + u) - u log(1 + 1/u)`` for every ``alpha = 1 + u``, ``u > 0``. What holds for every u holds for the one that a
+  search in doubles found: the search decides only how tight the bound is. The bound itself is then evaluated in balls
+  and rounded to the safe side, so a converted rho never exceeds what the request allows.
+- the Gaussian mechanism's own (Balle, Wang 2018, arXiv 1805.06530, Theorem 8): ``delta(epsilon) = Phi(r/2 - epsilon/r)
+  - e^epsilon Phi(-r/2 - epsilon/r)`` with ``r = sqrt(b)``, evaluated in balls and inverted by bisection.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from qcompile.errors import BudgetError
+from qcompile.privacy.balls import ball, precision, rounded_down, rounded_up
+from qcompile.privacy.exact import Number, exact, finite, shown
+
+GRID_BITS = 9
+"""A noise scale is at least ``2^8`` and less than ``2^9`` steps of its grid."""
+
+LARGEST_EPSILON = Fraction(10**9)
+
+_BITS = 256
+_SEARCH = 300.0
+_STEPS = 80
+
+
+def rho_from_epsilon(epsilon: Number, delta: Number) -> Fraction:
+    """The largest zCDP budget known to satisfy (epsilon, delta), rounded down.
+
+    Args:
+      epsilon: > 0, at most 1e9.
+      delta: between 0 and 1, exclusive.
+
+    Returns:
+      rho, a fraction of 53 significant bits; ``delta_from_rho(rho, epsilon) <= delta``.
+
+    Raises:
+      BudgetError: a parameter is out of its range.
+
+    References:
+      Canonne, Kamath, Steinke 2020, section 2.3.
+    """
+    return _rho_from_epsilon(*_request(epsilon, delta))
+
+
+def epsilon_from_rho(rho: Number, delta: Number) -> Fraction:
+    """The smallest epsilon known to hold at ``delta`` under ``rho`` zCDP, rounded up; 0 where delta alone suffices.
+
+    Raises:
+      BudgetError: a parameter is out of its range.
+
+    References:
+      Canonne, Kamath, Steinke 2020, section 2.3.
+    """
+    r, d = exact("rho", rho), exact_delta(delta)
+    return _epsilon_from_rho(r, d)
+
+
+def delta_from_rho(rho: Number, epsilon: Number) -> Fraction:
+    """The smallest delta known to hold at ``epsilon`` under ``rho`` zCDP, rounded up, at most 1.
+
+    Raises:
+      BudgetError: a parameter is out of its range.
+
+    References:
+      Canonne, Kamath, Steinke 2020, section 2.3.
+    """
+    r, e = exact("rho", rho), _checked_epsilon(epsilon)
+    rough, target = float(r), float(e)
+    u = _crossing(lambda u: (2 * u + 1) * rough - target - math.log1p(1 / u))
+    with precision(_BITS):
+        exponent = ball(u * ((1 + u) * r - e)) - _entropy(u)
+        return min(Fraction(1), rounded_up(exponent.exp()))
+
+
+def cost_from_epsilon(epsilon: Number, delta: Number) -> Fraction:
+    """The largest cost of one Gaussian mechanism that satisfies (epsilon, delta), rounded down.
+
+    Args:
+      epsilon: > 0, at most 1e9.
+      delta: between 0 and 1, exclusive.
+
+    Returns:
+      The cost, that is twice rho.
+
+    Raises:
+      BudgetError: a parameter is out of its range.
+
+    References:
+      Balle, Wang 2018, Theorem 8.
+    """
+    return _cost_from_epsilon(*_request(epsilon, delta))
+
+
+def epsilon_from_cost(cost: Number, delta: Number) -> Fraction:
+    """The smallest epsilon of one Gaussian mechanism of this cost at ``delta``, rounded up; 0 where delta suffices.
+
+    Raises:
+      BudgetError: a parameter is out of its range.
+
+    References:
+      Balle, Wang 2018, Theorem 8.
+    """
+    c, d = exact("cost", cost), exact_delta(delta)
+    if _gaussian_holds(c, Fraction(0), d):
+        return Fraction(0)
+    high = _epsilon_from_rho(c / 2, d)
+    steps = _first(lambda t: _gaussian_holds(c, high * Fraction(t, 2**50), d), 2**50)
+    with precision(_BITS):
+        return rounded_up(ball(high * Fraction(steps, 2**50)))
+
+
+def exact_delta(delta: Number) -> Fraction:
+    """A failure probability as a fraction in (0, 1).
+
+    Raises:
+      BudgetError: anything else; for 0 the message names the two ways out.
+    """
+    if finite("delta", delta) == 0:
+        raise BudgetError(
+            f"delta={shown(delta)} leaves no budget, since Gaussian noise never reaches it; "
+            "give a small delta such as 1e-9, or give rho instead of epsilon and delta"
+        )
+    value = exact("delta", delta)
+    if not value < 1:
+        raise BudgetError(f"delta={shown(delta)} must be < 1, and far below 1 over the number of rows; give e.g. 1e-9")
+    return value
+
+
+def smallest_sigma(beta: Fraction, sensitivity_squared: Fraction) -> float:
+    """The smallest double whose square times ``beta`` is at least ``sensitivity_squared``, decided exactly.
+
+    Args:
+      beta: the cost that the mechanism may spend, > 0 (rho is half of it).
+      sensitivity_squared: the squared L2 sensitivity, > 0, in counts**2.
+
+    Returns:
+      The standard deviation of the noise, in counts.
+
+    Raises:
+      BudgetError: an argument is not > 0, or the result is no normal double.
+    """
+    if not (beta > 0 and sensitivity_squared > 0):
+        given = f"beta={shown(beta)}, sensitivity_squared={shown(sensitivity_squared)}"
+        raise BudgetError(f"a noise scale needs both > 0, got {given}; a node without sensitivity needs no noise")
+    return root_up(Fraction(sensitivity_squared) / beta)
+
+
+def root_up(square: Fraction) -> float:
+    """The smallest double whose square is at least ``square``.
+
+    Raises:
+      BudgetError: it is no normal double.
+    """
+    # With square * 4^e in [2^104, 2^106) its root lies in [2^52, 2^53): there the doubles times 2^e are the integers.
+    e = (105 - (square.numerator.bit_length() - square.denominator.bit_length())) // 2
+    if square * Fraction(4) ** e >= 2**106:
+        e -= 1
+    elif square * Fraction(4) ** e < 2**104:
+        e += 1
+    scaled = square * Fraction(4) ** e
+    root = math.isqrt(math.floor(scaled))
+    if root * root < scaled:
+        root += 1
+    if not -900 < e < 1000:
+        raise BudgetError("the noise scale is beyond the range of doubles; choose a budget nearer to 1")
+    return math.ldexp(root, -e)
+
+
+def grid(sigma: float) -> float:
+    """The power of two g with ``256 <= sigma / g < 512``: the granularity of every measurement.
+
+    Raises:
+      BudgetError: sigma is not a finite number > 0 with a normal grid.
+    """
+    if not 1e-290 < sigma < 1e290:
+        raise BudgetError(f"the noise scale {sigma!r} is too extreme to be drawn; choose a budget nearer to 1")
+    _, exponent = math.frexp(sigma)
+    return math.ldexp(1.0, exponent - GRID_BITS)
+
+
+def _request(epsilon: Number, delta: Number) -> tuple[Fraction, Fraction]:
+    return _checked_epsilon(epsilon), exact_delta(delta)
+
+
+def _checked_epsilon(epsilon: Number) -> Fraction:
+    value = exact("epsilon", epsilon)
+    if value > LARGEST_EPSILON:
+        raise BudgetError(f"epsilon={shown(epsilon)} is beyond 1e9 and protects nothing; give a smaller one, or rho")
+    return value
+
+
+@lru_cache(maxsize=256)
+def _rho_from_epsilon(epsilon: Fraction, delta: Fraction) -> Fraction:
+    target, log_delta = float(epsilon), _log(delta)
+
+    def slope(u: float) -> float:
+        rho = (log_delta / u + math.log1p(u) / u + math.log1p(1 / u) + target) / (1 + u)
+        return (2 * u + 1) * rho - target - math.log1p(1 / u) if rho > 0 else -1.0
+
+    u = _crossing(slope)
+    with precision(_BITS):
+        return rounded_down((ball(delta).log() + _entropy(u) + ball(u * epsilon)) / ball(u * (1 + u)))
+
+
+@lru_cache(maxsize=256)
+def _epsilon_from_rho(rho: Fraction, delta: Fraction) -> Fraction:
+    rough, log_delta = float(rho), _log(delta)
+
+    def slope(u: float) -> float:
+        epsilon = (1 + u) * rough - (log_delta + math.log1p(u)) / u - math.log1p(1 / u)
+        return (2 * u + 1) * rough - epsilon - math.log1p(1 / u)
+
+    u = _crossing(slope)
+    with precision(_BITS):
+        found = rounded_up(ball((1 + u) * rho) - (ball(delta).log() + _entropy(u)) / ball(u))
+    return max(Fraction(0), found)
+
+
+def _entropy(u: Fraction) -> Any:
+    """``log(1 + u) + u log(1 + 1/u)``, the part of the zCDP bound that depends on the order alone."""
+    return ball(u).log1p() + ball(u) * ball(1 / u).log1p()
+
+
+def _log(value: Fraction) -> float:
+    with precision(64):
+        return float(ball(value).log())
+
+
+def _crossing(slope: Callable[[float], float]) -> Fraction:
+    """Where a function of ``u > 0`` turns from negative to positive, by bisection in log u."""
+    low, high = -_SEARCH, _SEARCH
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if slope(math.exp(middle)) < 0:
+            low = middle
+        else:
+            high = middle
+    return Fraction(math.exp(high))
+
+
+@lru_cache(maxsize=256)
+def _cost_from_epsilon(epsilon: Fraction, delta: Fraction) -> Fraction:
+    low = 2 * _rho_from_epsilon(epsilon, delta)
+    doublings = 1
+    while _gaussian_holds(low * 2**doublings, epsilon, delta):
+        doublings += 1
+    width = low * (2**doublings - 1)
+    steps = _first(lambda t: not _gaussian_holds(low + width * Fraction(t, 2**50), epsilon, delta), 2**50)
+    with precision(_BITS):
+        return rounded_down(ball(low + width * Fraction(steps - 1, 2**50)))
+
+
+def _first(holds: Callable[[int], bool], high: int) -> int:
+    """The smallest t in ``1..high`` for which a monotone condition holds; it is taken to hold at ``high``."""
+    low = 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _gaussian_holds(cost: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
+    """Whether a Gaussian mechanism of this cost certainly satisfies (epsilon, delta)."""
+    bits = 128
+    while bits <= 8192:
+        with precision(bits):
+            true = gaussian_delta(cost, epsilon)
+            if true <= ball(delta):
+                return True
+            if true > ball(delta):
+                return False
+        bits *= 2
+    return False
+
+
+def gaussian_delta(cost: Fraction, epsilon: Fraction) -> Any:
+    """``delta(epsilon)`` of one Gaussian mechanism, as a ball of the current precision.
+
+    Args:
+      cost: > 0.
+      epsilon: >= 0.
+
+    References:
+      Balle, Wang 2018, Theorem 8.
+    """
+    root, half = ball(cost).sqrt(), ball(Fraction(1, 2))
+    scale = half.sqrt()
+    shift = ball(epsilon) / root
+    return half * (((shift - root / 2) * scale).erfc() - ball(epsilon).exp() * ((shift + root / 2) * scale).erfc())

@@ -1,0 +1,120 @@
+"""Privacy parameters as exact fractions: what may be written, how it is read, how it is shown.
+
+A float is read by its shortest repr, so 0.1 is 1/10 and ten of them are one. Everything that is not a finite number
+above zero is refused by name: no comparison here can be passed by a NaN, and no text can make the reader hang.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import re
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from qcompile.errors import BudgetError
+
+Number: TypeAlias = int | float | str | Fraction | Decimal | np.integer[Any] | np.floating[Any]
+"""What a privacy parameter may be given as."""
+
+SMALLEST, LARGEST = Fraction(1, 10**100), Fraction(10**100)
+"""The range of every parameter: squares and ratios of two of them are still normal doubles."""
+
+_LONGEST_TEXT = 2000
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_RATIO = re.compile(r"([+-]?[0-9]+) */ *([0-9]+)")
+_WAYS = "give a number > 0: an int, a float, a Decimal, a Fraction, or text such as '0.1', '1e-9' or '1/49'"
+
+
+def exact(name: str, value: object) -> Fraction:
+    """``value`` as a fraction.
+
+    Args:
+      name: the parameter's name, for the message.
+      value: int, Fraction, Decimal, float, NumPy scalar of those kinds, or text ("1", "0.1", "1/49", "1e-9").
+
+    Returns:
+      The exact value, in ``[1e-100, 1e100]``; a float counts as the decimal number that it prints as.
+
+    Raises:
+      BudgetError: not a number, not finite, not > 0, or out of that range.
+    """
+    number = finite(name, value)
+    if not number > 0:
+        raise BudgetError(f"{name}={shown(value)} must be > 0; {_WAYS}")
+    if not SMALLEST <= number <= LARGEST:
+        raise BudgetError(f"{name}={shown(value)} is outside 1e-100..1e100; give a value within that range")
+    return number
+
+
+def finite(name: str, value: object) -> Fraction:
+    """``value`` as a fraction, of any sign and size.
+
+    Raises:
+      BudgetError: it is not a finite number.
+    """
+    number = _read(value)
+    if number is None:
+        raise BudgetError(f"{name}={shown(value)} is not a finite number; {_WAYS}")
+    return number
+
+
+def exact_text(value: Fraction) -> str:
+    """A fraction as the shortest text that reads back exactly: a decimal where it is short, else ``a/b``."""
+    text = _decimal_text(value, Context(prec=17))
+    return text if Fraction(text) == value else str(value)
+
+
+def rounded_text(value: Fraction, *, up: bool = False) -> str:
+    """A fraction in six significant digits, to the nearest or, for claims that must hold, upwards."""
+    return _decimal_text(value, Context(prec=6, rounding=ROUND_CEILING if up else ROUND_HALF_EVEN))
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it: as it was written, cut when long."""
+    if isinstance(value, int) and value.bit_length() > 400:
+        return f"(an integer of {value.bit_length()} bits)"
+    if isinstance(value, np.generic):
+        return str(value)
+    text = str(value) if isinstance(value, Fraction | Decimal) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _decimal_text(value: Fraction, context: Context) -> str:
+    # The operands are exact whatever the context; the quotient is rounded once.
+    quotient = context.divide(Decimal(value.numerator), Decimal(value.denominator))
+    if not 1e-4 <= quotient < 10**15:
+        return f"{context.normalize(quotient):e}".replace("e+", "e")
+    text = f"{quotient:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _read(value: object) -> Fraction | None:
+    if isinstance(value, bool | np.bool_):
+        return None
+    if isinstance(value, str):
+        return _read_text(value)
+    if isinstance(value, float | np.floating):
+        # str of a NumPy scalar is the shortest text of its own width: float32(0.1) is 1/10 too.
+        return _read_text(str(value)) if math.isfinite(value) else None
+    if isinstance(value, Decimal):
+        usable = value.is_finite() and (not value or abs(value.adjusted()) < 400)
+        return Fraction(value) if usable else None
+    if isinstance(value, numbers.Rational):
+        return Fraction(int(value.numerator), int(value.denominator))
+    return None
+
+
+def _read_text(text: str) -> Fraction | None:
+    text = text.strip()
+    if len(text) > _LONGEST_TEXT:
+        return None
+    if _DECIMAL.fullmatch(text):
+        return Fraction(text)
+    ratio = _RATIO.fullmatch(text)
+    if ratio is None or int(ratio[2]) == 0:
+        return None
+    return Fraction(int(ratio[1]), int(ratio[2]))

@@ -1,0 +1,148 @@
+"""Circulant strategies: B is a cyclic convolution on all axes, so that everything is a fast Fourier transform.
+
+Source: Weighted Fourier Factorizations (arXiv 2512.21499). B = sum_k sqrt(h_k) f_k f_k^* is real and symmetric since
+h_k = h_-k. The mechanism's B is the circulant of the doubles in `kernel`, an exact real matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qcompile.arrays import Array, IntArray, cells, require_memory
+from qcompile.factors.base import CHUNK
+from qcompile.lattice import Group
+from qcompile.strategy.base import EPS, Block, Strategy, column_bound, exact_dot
+
+ZERO_FREQUENCY = 1e-12
+"""Frequencies of B below this share of the largest are not measured."""
+
+
+class FourierStrategy(Strategy):
+    """B[i, j] = kernel[(i - j) mod shape], one row and one column per cell.
+
+    Attributes:
+      kernel: shape `shape`, symmetric under negation of the index.
+    """
+
+    def __init__(self, kernel: Array) -> None:
+        self.kernel = kernel
+        self.shape = tuple(kernel.shape)
+
+    @cached_property
+    def _axes(self) -> tuple[int, ...]:
+        return tuple(range(len(self.shape)))
+
+    @cached_property
+    def eigenvalues(self) -> Array:
+        """Of B, per frequency; 0 where nothing is measured."""
+        values = np.fft.fftn(self.kernel).real
+        return np.where(np.abs(values) > ZERO_FREQUENCY * np.abs(values).max(), values, 0.0)
+
+    @cached_property
+    def _inverse(self) -> Array:
+        safe = np.where(self.eigenvalues == 0, 1.0, self.eigenvalues)
+        return np.where(self.eigenvalues == 0, 0.0, 1 / safe)
+
+    @property
+    def rows(self) -> int:
+        """One per cell."""
+        return cells(self.shape)
+
+    @property
+    def rank(self) -> int:
+        """Number of frequencies measured."""
+        return int(np.count_nonzero(self.eigenvalues))
+
+    def _filter(self, x: Array, values: npt.NDArray[Any]) -> Array:
+        batch = x.ndim - len(self.shape)
+        waves = np.fft.fftn(x, axes=self._axes) * values.reshape(*values.shape, *[1] * batch)
+        return np.asarray(np.fft.ifftn(waves, axes=self._axes).real)
+
+    def apply(self, x: Array) -> Array:
+        """A cyclic convolution; see `Strategy.apply`."""
+        return self._filter(x, np.fft.fftn(self.kernel)).reshape(-1, *x.shape[len(self.shape) :])
+
+    def adjoint(self, y: Array) -> Array:
+        """B is symmetric."""
+        return self._filter(y.reshape(*self.shape, *y.shape[1:]), np.fft.fftn(self.kernel).conj())
+
+    def solve(self, y: Array) -> Array:
+        """Divide by the eigenvalues."""
+        return self._filter(y.reshape(*self.shape, *y.shape[1:]), self._inverse)
+
+    def represent(self, q: Array) -> Array:
+        """Divide by the eigenvalues; B is symmetric."""
+        return self._filter(q, self._inverse).reshape(-1, *q.shape[len(self.shape) :])
+
+    @cached_property
+    def sensitivity_squared(self) -> Fraction:
+        """All columns hold the same numbers."""
+        return column_bound(self.kernel.reshape(-1, 1))
+
+    def rounding_error(self, x: Array) -> float:
+        """Two transforms and a product: relative 2-norm error below 8 log2(N) eps each (Higham 2002, theorem 24.2)."""
+        stages = 8 * max(1.0, math.log2(max(2, self.kernel.size)))
+        norms = float(np.abs(self.eigenvalues).max()) * float(np.sqrt((x * x).sum()))
+        return 3 * stages * EPS * max(norms, float(np.sqrt((self.kernel**2).sum() * (x * x).sum())))
+
+    def exact_entry(self, row: int, x: IntArray) -> Fraction:
+        """One row of the circulant against x, in rational arithmetic."""
+        return exact_dot(self._row(row).ravel(), [int(v) for v in x.ravel()])
+
+    def _row(self, row: int) -> Array:
+        """Entries kernel[(i - j) mod n] over j."""
+        index = np.unravel_index(row, self.shape)
+        picks = [(int(i) - np.arange(n)) % n for i, n in zip(index, self.shape, strict=True)]
+        return self.kernel[np.ix_(*picks)]
+
+    def factors(self, order: Sequence[int]) -> tuple[Array, ...]:
+        """The circulant, written out."""
+        require_memory("the matrix of a node", self.rows**2, "inspect a smaller node")
+        matrix = np.stack([self._row(i) for i in range(self.rows)])
+        d = len(self.shape)
+        return (
+            (matrix.reshape(-1, *self.shape).transpose(0, *(i + 1 for i in order)).reshape(self.rows, -1),) if d else ()
+        )
+
+    def trace(self, groups: Sequence[Group]) -> float:
+        """Sum over frequencies of the groups' spectra divided by h."""
+        value = self._inverse**2
+        for g in groups:
+            shape = [1] * len(self.shape)
+            for a in g.axes:
+                shape[a] = self.shape[a]
+            spectrum = g.gram.spectrum.transpose(np.argsort(g.axes))
+            value = value * spectrum.reshape(shape)
+        return float(value.sum())
+
+    def variances(self, blocks: Sequence[Block]) -> list[Array]:
+        """Contract 1/h with every block's power spectrum."""
+        value = self._inverse**2
+        order = [a for b in blocks for a in b.axes]
+        value = value.transpose(order)
+        for b in blocks:
+            power = _power(b).reshape(b.count, -1)
+            value = np.moveaxis(
+                np.tensordot(power, value.reshape(power.shape[1], *value.shape[len(b.axes) :]), 1), 0, -1
+            )
+        return [value]
+
+
+def _power(block: Block) -> Array:
+    """|f_k^* q|^2 for each query q of the block, in pieces: shape ``(count, *shape)``."""
+    shape = block.projection.shape
+    result = np.empty((block.count, *shape))
+    require_memory("the spectra of a family", result.size, "use a smaller domain")
+    step = max(1, CHUNK // cells(shape))
+    axes = tuple(range(1, len(shape) + 1))
+    for start in range(0, block.count, step):
+        waves = np.fft.fftn(block.projection.matrix[start : start + step], axes=axes)
+        result[start : start + step] = (waves.real**2 + waves.imag**2) / cells(shape)
+    return result

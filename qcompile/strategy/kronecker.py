@@ -1,0 +1,274 @@
+"""Strategies held as explicit matrices: one dense matrix, or a Kronecker product of them on groups of axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from qcompile.arrays import Array, IntArray, cells, outer, require_memory
+from qcompile.factors.base import CHUNK
+from qcompile.lattice import Group
+from qcompile.strategy.base import EPS, Block, Strategy, column_bound, exact_dot
+
+RANK_TOLERANCE = 1e-9
+"""Singular values of B below this share of the largest count as zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One Kronecker factor of B.
+
+    Attributes:
+      axes: the axes it acts on, in the order of its columns.
+      shape: their sizes.
+      matrix: ``(rows, cells of shape)``.
+    """
+
+    axes: tuple[int, ...]
+    shape: tuple[int, ...]
+    matrix: Array
+
+    @cached_property
+    def _svd(self) -> tuple[Array, int]:
+        u, s, vt = np.linalg.svd(self.matrix, full_matrices=False)
+        rank = int((s > RANK_TOLERANCE * s[0]).sum())
+        return (vt[:rank].T / s[:rank]) @ u[:, :rank].T, rank
+
+    @property
+    def inverse(self) -> Array:
+        """The pseudo-inverse L, ``(cells, rows)``: L L' is the pseudo-inverse of V."""
+        return self._svd[0]
+
+    @property
+    def rank(self) -> int:
+        """Rank of the matrix."""
+        return self._svd[1]
+
+    @cached_property
+    def covariance(self) -> Array:
+        """The pseudo-inverse of V, ``(cells, cells)``."""
+        return self.inverse @ self.inverse.T
+
+    def root(self) -> Array:
+        """`inverse` with its rows laid out on the axes: ``(*shape, rows)``."""
+        return self.inverse.reshape(*self.shape, -1)
+
+
+class KroneckerStrategy(Strategy):
+    """B is the Kronecker product of the parts; rows in C order of the parts as listed.
+
+    Attributes:
+      parts: disjoint, together covering all axes.
+    """
+
+    def __init__(self, shape: Sequence[int], parts: Sequence[Part]) -> None:
+        self.shape = tuple(shape)
+        self.parts = tuple(parts)
+
+    @staticmethod
+    def dense(shape: Sequence[int], matrix: Array) -> KroneckerStrategy:
+        """A single matrix on all axes."""
+        return KroneckerStrategy(shape, [Part(tuple(range(len(shape))), tuple(shape), matrix)])
+
+    @property
+    def rows(self) -> int:
+        """Product of the parts' rows."""
+        return math.prod(p.matrix.shape[0] for p in self.parts)
+
+    @property
+    def rank(self) -> int:
+        """Product of the parts' ranks."""
+        return math.prod(p.rank for p in self.parts)
+
+    @property
+    def _order(self) -> tuple[int, ...]:
+        return tuple(a for p in self.parts for a in p.axes)
+
+    def _forward(self, x: Array, matrices: Sequence[Array]) -> Array:
+        """Apply one matrix per part to an array on the node's axes; result ``(rows, *batch)``."""
+        d, batch = len(self.shape), x.shape[len(self.shape) :]
+        x = x.transpose(*self._order, *range(d, x.ndim)).reshape((*(cells(p.shape) for p in self.parts), *batch))
+        return _in_turn(x, matrices).reshape(-1, *batch)
+
+    def _backward(self, y: Array, matrices: Sequence[Array]) -> Array:
+        """Apply one matrix per part to an array of rows; result ``(*shape, *batch)``."""
+        batch = y.shape[1:]
+        x = _in_turn(y.reshape((*(m.shape[1] for m in matrices), *batch)), matrices)
+        x = x.reshape((*(n for p in self.parts for n in p.shape), *batch))
+        back = [self._order.index(a) for a in range(len(self.shape))]
+        return x.transpose(*back, *range(len(self.shape), x.ndim))
+
+    def apply(self, x: Array) -> Array:
+        """Part after part; see `Strategy.apply`."""
+        return self._forward(x, [p.matrix for p in self.parts])
+
+    def adjoint(self, y: Array) -> Array:
+        """Part after part; see `Strategy.adjoint`."""
+        return self._backward(y, [p.matrix.T for p in self.parts])
+
+    def solve(self, y: Array) -> Array:
+        """The pseudo-inverse of a Kronecker product is that of its parts."""
+        return self._backward(y, [p.inverse for p in self.parts])
+
+    def represent(self, q: Array) -> Array:
+        """Part after part; see `Strategy.represent`."""
+        return self._forward(q, [p.inverse.T for p in self.parts])
+
+    @cached_property
+    def sensitivity_squared(self) -> Fraction:
+        """Column norms of a Kronecker product multiply."""
+        return math.prod((column_bound(p.matrix) for p in self.parts), start=Fraction(1))
+
+    def rounding_error(self, x: Array) -> float:
+        """Each pass sums at most n_p products: |error| <= gamma * |B_1| x ... x |B_k| |x| <= gamma max|B| sum(x)."""
+        passes = sum(p.matrix.shape[1] + 2 for p in self.parts)
+        largest = math.prod(float(np.abs(p.matrix).max(initial=0.0)) for p in self.parts)
+        return float(1.01 * passes * EPS * largest * x.sum())
+
+    def exact_entry(self, row: int, x: IntArray) -> Fraction:
+        """Contract one part after another in rational arithmetic."""
+        index = np.unravel_index(row, [p.matrix.shape[0] for p in self.parts]) if self.parts else ()
+        values: list[Fraction] = [Fraction(int(v)) for v in x.transpose(self._order).ravel()]
+        for part, i in zip(self.parts, index, strict=True):
+            b, rest = part.matrix[int(i)], len(values) // part.matrix.shape[1]
+            values = [exact_dot(b, values[j::rest]) for j in range(rest)]
+        return values[0]
+
+    def factors(self, order: Sequence[int]) -> tuple[Array, ...]:
+        """One matrix per part where the parts can be laid out in the wanted order, else their product."""
+        if not self.parts:
+            return (np.ones((1, 1)),)
+        position = {axis: i for i, axis in enumerate(order)}
+        placed = [sorted((position[a], i) for i, a in enumerate(p.axes)) for p in self.parts]
+        neighbours = all(s[-1][0] - s[0][0] == len(s) - 1 for s in placed)
+        if not neighbours:
+            return (self._product(order),)
+        return tuple(
+            _columns(p, [i for _, i in s]) for s, p in sorted(zip(placed, self.parts, strict=True), key=lambda t: t[0])
+        )
+
+    def _product(self, order: Sequence[int]) -> Array:
+        require_memory("the matrix of a node", self.rows * cells(self.shape), "inspect a smaller node")
+        matrix = outer([p.matrix.reshape(-1, *p.shape) for p in self.parts])
+        starts = np.cumsum([0] + [1 + len(p.shape) for p in self.parts])
+        rows = [int(s) for s in starts[:-1]]
+        where = {a: int(s) + 1 + i for s, p in zip(starts, self.parts, strict=False) for i, a in enumerate(p.axes)}
+        return matrix.transpose(*rows, *(where[a] for a in order)).reshape(self.rows, -1)
+
+    def trace(self, groups: Sequence[Group]) -> float:
+        """Product over the connected components of parts and groups."""
+        total = 1.0
+        for parts, members in components([p.axes for p in self.parts], [g.axes for g in groups]):
+            total *= _component_trace([self.parts[i] for i in parts], [groups[i] for i in members])
+        return total
+
+    def variances(self, blocks: Sequence[Block]) -> list[Array]:
+        """One array per connected component of parts and blocks."""
+        result = []
+        for parts, members in components([p.axes for p in self.parts], [b.axes for b in blocks]):
+            values = _component_variances([self.parts[i] for i in parts], [blocks[i] for i in members])
+            shape = [1] * len(blocks)
+            for i in members:
+                shape[i] = blocks[i].count
+            result.append(values.reshape(shape))
+        return result
+
+
+def _in_turn(x: Array, matrices: Sequence[Array]) -> Array:
+    """Multiply each matrix into its own leading axis."""
+    for axis, m in enumerate(matrices):
+        x = np.moveaxis(np.tensordot(m, x, axes=(1, axis)), 0, axis)
+    return x
+
+
+def _columns(part: Part, order: Sequence[int]) -> Array:
+    m = part.matrix.reshape(-1, *part.shape)
+    return m.transpose(0, *(i + 1 for i in order)).reshape(m.shape[0], -1)
+
+
+def components(left: Sequence[tuple[int, ...]], right: Sequence[tuple[int, ...]]) -> list[tuple[list[int], list[int]]]:
+    """The finest blocks of axes that neither partition cuts: indices of the sets of each within a block.
+
+    Both are lists of disjoint sets that cover the same axes. Members come in ascending order.
+    """
+    label: dict[int, int] = {a: a for s in left for a in s}
+    for group in (*left, *right):
+        merged = {label[a] for a in group}
+        label = {a: min(merged) if b in merged else b for a, b in label.items()}
+    found = sorted(set(label.values()))
+    return [
+        ([i for i, s in enumerate(left) if label[s[0]] == f], [i for i, s in enumerate(right) if label[s[0]] == f])
+        for f in found
+    ]
+
+
+def _component_trace(parts: list[Part], groups: list[Group]) -> float:
+    if len(parts) == 1 and len(groups) == 1 and len(groups[0].axes) == 1:
+        return float((groups[0].gram.matrix * parts[0].covariance).sum())
+    if len(parts) == 1:  # tr(L' G L), the groups applied one after another
+        root = parts[0].root()
+        product = root
+        for g in groups:
+            product = g.gram.apply(product, [parts[0].axes.index(a) for a in g.axes])
+        return float((root * product).sum())
+    if len(groups) == 1:  # sum over query rows of || (L_1 x ... x L_k)' q ||^2
+        q = groups[0].gram.root_rows.reshape(-1, *groups[0].gram.shape)
+        return float((_represent(parts, q, groups[0].axes) ** 2).sum())
+    axes = tuple(a for g in groups for a in g.axes)
+    rows = outer([g.gram.root_rows.reshape(-1, *g.gram.shape) for g in groups])
+    return float((_represent(parts, _rows_first(rows, [len(g.axes) for g in groups]), axes) ** 2).sum())
+
+
+def _component_variances(parts: list[Part], blocks: list[Block]) -> Array:
+    counts = [b.count for b in blocks]
+    if len(parts) == 1:
+        return _one_part(parts[0], blocks).reshape(counts)
+    # Several parts: queries are laid out explicitly, in pieces of the first block.
+    axes = tuple(a for b in blocks for a in b.axes)
+    width = cells([n for p in parts for n in p.shape]) * math.prod(counts[1:])
+    require_memory("the variances of a family", width, "ask for fewer queries at once")
+    step = max(1, CHUNK // width)
+    pieces = []
+    for start in range(0, counts[0], step):
+        rows = outer([blocks[0].projection.matrix[start : start + step], *(b.projection.matrix for b in blocks[1:])])
+        q = _represent(parts, _rows_first(rows, [len(b.axes) for b in blocks]), axes)
+        pieces.append((q**2).sum(axis=1))
+    return np.concatenate(pieces).reshape(counts)
+
+
+def _one_part(part: Part, blocks: list[Block]) -> Array:
+    """Variances of a product of blocks on one dense part: the blocks applied to its root, squared and summed."""
+    where = [[part.axes.index(a) for a in b.axes] for b in blocks]
+    root = part.root()
+    if len(blocks) == 1:
+        return blocks[0].projection.quadratic(root.transpose(*where[0], root.ndim - 1))
+    total: Array = np.zeros([b.count for b in blocks])
+    step = max(1, CHUNK // max(1, total.size))
+    order = [i for w in where for i in w]
+    for start in range(0, root.shape[-1], step):
+        x = root[..., start : start + step].transpose(*order, root.ndim - 1)
+        for b in blocks:  # each consumes its leading axes and puts its queries last
+            x = np.moveaxis(b.projection.apply(x), 0, -1)
+        total += (x**2).sum(axis=0)
+    return total
+
+
+def _rows_first(rows: Array, ranks: Sequence[int]) -> Array:
+    """From ``(count, axes..., count, axes..., ...)`` to ``(all counts, axes...)``."""
+    starts = [int(s) for s in np.cumsum([0] + [1 + r for r in ranks])[:-1]]
+    others = [i for i in range(rows.ndim) if i not in starts]
+    moved = rows.transpose(*starts, *others)
+    return moved.reshape(-1, *moved.shape[len(starts) :])
+
+
+def _represent(parts: list[Part], q: Array, axes: tuple[int, ...]) -> Array:
+    """``(L_1 x ... x L_k)' q`` for rows q ``(count, *axes)``: shape ``(count, rows)``."""
+    order = [axes.index(a) + 1 for p in parts for a in p.axes]
+    x = q.transpose(*order, 0).reshape(*(cells(p.shape) for p in parts), -1)
+    x = _in_turn(x, [p.inverse.T for p in parts])
+    return x.reshape(-1, x.shape[-1]).T

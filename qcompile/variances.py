@@ -1,0 +1,167 @@
+"""Predicted variances of the queries of a product, node by node.
+
+Var(q) = sum over nodes A of sigma_A^2 q_A' V_A^+ q_A. Per node the variances of all queries of a product are an outer
+product over groups of axes, so that no query is handled alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qcompile.arrays import Array, require_memory
+from qcompile.lattice import Lattice, Node
+from qcompile.projection import Projection
+from qcompile.strategy import Strategy
+from qcompile.strategy.base import Block
+from qcompile.workload import Product
+
+LARGEST_TABLE = 2**24
+"""Queries of one product up to which the largest variance is found exactly; beyond it is bounded from above."""
+
+
+@dataclass(frozen=True)
+class ErrorSummary:
+    """Errors of a product's or family's queries.
+
+    Attributes:
+      total: sum of the variances.
+      largest: the largest variance.
+      exact: whether `largest` is attained, or only an upper bound.
+    """
+
+    total: float
+    largest: float
+    exact: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class NodePart:
+    """What a product's queries become on one node.
+
+    Attributes:
+      node: which one, by position in the lattice.
+      constants: per factor without a kept axis, its place among the factors and its projection (a number per query).
+      blocks: per factor with a kept axis, its place among the factors and its block.
+    """
+
+    node: int
+    constants: tuple[tuple[int, Projection], ...]
+    blocks: tuple[tuple[int, Block], ...]
+
+
+def node_parts(lattice: Lattice, product: Product) -> Iterator[NodePart]:
+    """The measured nodes below a product, with its queries split on them; nodes with a zero Gram are left out."""
+    positions = lattice.schema.positions
+    masks = [list(itertools.product((False, True), repeat=len(f.shape))) for f in product.factors]
+    for chosen in itertools.product(*masks):
+        pairs = zip(product.factors, chosen, strict=True)
+        node: Node = tuple(sorted(positions[n] for f, kept in pairs for n, k in zip(f.names, kept, strict=True) if k))
+        index = lattice.index.get(node, -1)
+        if index >= 0 and lattice.class_of[index] >= 0:
+            yield _node_part(lattice, product, chosen, index)
+
+
+def _node_part(lattice: Lattice, product: Product, chosen: Sequence[tuple[bool, ...]], index: int) -> NodePart:
+    positions, node, order = lattice.schema.positions, lattice.nodes[index], lattice.orders[index]
+    canonical = {node[axis]: c for c, axis in enumerate(order)}
+    constants, blocks = [], []
+    for i, (f, kept) in enumerate(zip(product.factors, chosen, strict=True)):
+        projection = Projection(f, kept, tuple(lattice.centring[positions[n]] for n in f.names))
+        if any(kept):
+            blocks.append((i, Block(projection, [canonical[positions[n]] for n in projection.names])))
+        else:
+            constants.append((i, projection))
+    return NodePart(index, tuple(constants), tuple(blocks))
+
+
+def part_variances(part: NodePart, strategy: Strategy, factors: int) -> list[Array]:
+    """Unit-noise variances on one node: arrays with one axis per factor whose broadcast product is the result."""
+    result = []
+    for i, projection in part.constants:
+        shape = [1] * factors
+        shape[i] = -1
+        result.append(projection.matrix.reshape(shape) ** 2)
+    where = [i for i, _ in part.blocks]
+    for values in strategy.variances([b for _, b in part.blocks]) if part.blocks else []:
+        shape = [1] * factors
+        for axis, i in enumerate(where):
+            shape[i] = values.shape[axis]
+        result.append(values.reshape(shape))
+    return result
+
+
+def product_variances(
+    lattice: Lattice, strategies: Sequence[Strategy], sigma_squared: Sequence[float] | Array, product: Product
+) -> Array:
+    """The variance of every query of a product, shape ``product.shape``.
+
+    Args:
+      lattice: the nodes.
+      strategies: one per class.
+      sigma_squared: noise variance per class.
+      product: the queries.
+
+    Raises:
+      SizeError: the table would not fit in memory.
+    """
+    require_memory("the variances of a family", product.count, "ask for a smaller family")
+    total = np.zeros(product.shape)
+    for part in node_parts(lattice, product):
+        c = int(lattice.class_of[part.node])
+        value: Array = np.asarray(float(sigma_squared[c]))
+        for v in part_variances(part, strategies[c], len(product.factors)):
+            value = value * v
+        total += value
+    return total
+
+
+def product_errors(
+    lattice: Lattice, strategies: Sequence[Strategy], sigma_squared: Sequence[float] | Array, product: Product
+) -> ErrorSummary:
+    """Sum and maximum of a product's variances; past `LARGEST_TABLE` queries the maximum is bounded from above."""
+    if product.count <= LARGEST_TABLE:
+        table = product_variances(lattice, strategies, sigma_squared, product)
+        return ErrorSummary(float(table.sum()), float(table.max()))
+    total = largest = 0.0
+    for part in node_parts(lattice, product):
+        c = int(lattice.class_of[part.node])
+        arrays = part_variances(part, strategies[c], len(product.factors))
+        total += float(sigma_squared[c]) * math.prod(float(v.sum()) for v in arrays)
+        largest += float(sigma_squared[c]) * math.prod(float(v.max()) for v in arrays)
+    return ErrorSummary(total, largest, exact=False)
+
+
+def family_errors(
+    lattice: Lattice,
+    strategies: Sequence[Strategy],
+    sigma_squared: Sequence[float] | Array,
+    products: Iterator[Product],
+) -> ErrorSummary:
+    """Errors over all products of a family; products with the same numbers are computed once."""
+    seen: dict[object, ErrorSummary] = {}
+    total, largest, exact = 0.0, 0.0, True
+    for product in products:
+        key = _numbers(lattice, product)
+        if key not in seen:
+            seen[key] = product_errors(lattice, strategies, sigma_squared, product)
+        found = seen[key]
+        total += found.total
+        largest, exact = max(largest, found.largest), exact and found.exact
+    return ErrorSummary(total, largest, exact)
+
+
+def _numbers(lattice: Lattice, product: Product) -> object:
+    """What a product's variances depend on: its factors, and per node the class and where the axes stand in it."""
+    positions = [lattice.schema.positions[n] for n in product.names]
+    nodes = []
+    for kept in itertools.product((False, True), repeat=len(positions)):
+        chosen = [p for p, k in zip(positions, kept, strict=True) if k]
+        index = lattice.index[tuple(sorted(chosen))]
+        node, order = lattice.nodes[index], lattice.orders[index]
+        nodes.append((int(lattice.class_of[index]), tuple(order.index(node.index(p)) for p in chosen)))
+    return tuple(f.key for f in product.factors), tuple(nodes), tuple(lattice.centring[p].tobytes() for p in positions)

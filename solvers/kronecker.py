@@ -1,0 +1,46 @@
+"""Problems that are one Kronecker product: the optimum is the product of the factors' optima.
+
+If ``G_i = V_i D_i V_i`` with ``diag V_i = 1`` on each axis, the same holds of the products, and this is the
+optimality condition; losses and bounds multiply.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from qcompile.lattice import Group, Problem, Term
+from qcompile.solvers.solution import Solution
+from qcompile.strategy import KroneckerStrategy, Part
+
+
+def why_not(problem: Problem) -> str | None:
+    """The reason this route cannot be taken, or None."""
+    return None if len(problem.terms) == 1 else f"the Gram is a sum of {len(problem.terms)} Kronecker products"
+
+
+def solve_kronecker(problem: Problem, solve_group: Callable[[Problem], Solution]) -> Solution:
+    """Solve each group alone and multiply.
+
+    Args:
+      problem: with a single term.
+      solve_group: solver of a problem with one group on all its axes; its strategy has one part.
+    """
+    (term,) = problem.terms
+    solved = [solve_group(group_problem(g, problem.uniform)) for g in term.groups]
+    parts = [
+        Part(g.axes, g.gram.shape, s.strategy.factors(range(len(g.axes)))[0])
+        for g, s in zip(term.groups, solved, strict=True)
+    ]
+    return Solution(
+        KroneckerStrategy(problem.shape, parts),
+        term.weighted * math.prod(s.loss for s in solved),
+        term.weighted * math.prod(s.bound for s in solved),
+        "product of " + ", ".join(sorted({s.solver for s in solved})) if len(solved) > 1 else solved[0].solver,
+    )
+
+
+def group_problem(group: Group, uniform: bool) -> Problem:
+    """One group as a problem of its own, at weight 1."""
+    axes = tuple(range(len(group.axes)))
+    return Problem(group.gram.shape, (Term((Group(axes, group.gram),), 1.0, 1.0),), uniform)
