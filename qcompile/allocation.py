@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from qcompile.arrays import Array, IntArray
-from qcompile.errors import IntegrityError
+from qcompile.errors import BudgetError, IntegrityError
 
 GRID_BITS = 9
 """The grid g is the power of two with 2^8 <= sigma / g < 2^9."""
@@ -86,20 +86,52 @@ def check_cost(scales: Sequence[Scale], members: Sequence[int], charge: Fraction
 
 
 def smallest_sigma(beta: Fraction, sensitivity_squared: Fraction) -> float:
-    """The smallest double sigma with ``sigma^2 beta >= sensitivity^2``, decided in rational arithmetic."""
-    target = sensitivity_squared / beta
-    try:
-        sigma = math.sqrt(target)
-    except OverflowError:
-        raise IntegrityError("the budget is so small that the noise does not fit into a double") from None
-    while Fraction(sigma) ** 2 < target:
-        sigma = math.nextafter(sigma, math.inf)
-    while Fraction(below := math.nextafter(sigma, 0.0)) ** 2 >= target:
-        sigma = below
-    return sigma
+    """The smallest double whose square times ``beta`` is at least ``sensitivity_squared``, decided exactly.
+
+    Args:
+      beta: the cost that the mechanism may spend, > 0 (rho is half of it).
+      sensitivity_squared: the squared L2 sensitivity, > 0, in counts**2.
+
+    Returns:
+      The standard deviation of the noise, in counts.
+
+    Raises:
+      BudgetError: an argument is not > 0, or the result is no normal double.
+    """
+    if not (beta > 0 and sensitivity_squared > 0):
+        given = f"beta={beta}, sensitivity_squared={sensitivity_squared}"
+        raise BudgetError(f"a noise scale needs both > 0, got {given}; a node without sensitivity needs no noise")
+    return root_up(Fraction(sensitivity_squared) / beta)
+
+
+def root_up(square: Fraction) -> float:
+    """The smallest double whose square is at least ``square``.
+
+    Raises:
+      BudgetError: it is no normal double.
+    """
+    # With square * 4^e in [2^104, 2^106) its root lies in [2^52, 2^53): there the doubles times 2^e are the integers.
+    e = (105 - (square.numerator.bit_length() - square.denominator.bit_length())) // 2
+    if square * Fraction(4) ** e >= 2**106:
+        e -= 1
+    elif square * Fraction(4) ** e < 2**104:
+        e += 1
+    scaled = square * Fraction(4) ** e
+    root = math.isqrt(math.floor(scaled))
+    if root * root < scaled:
+        root += 1
+    if not -900 < e < 1000:
+        raise BudgetError("the noise scale is beyond the range of doubles; choose a budget nearer to 1")
+    return math.ldexp(root, -e)
 
 
 def grid(sigma: float) -> float:
-    """The power of two g with 256 <= sigma / g < 512."""
-    _, exponent = math.frexp(sigma)  # sigma = m 2^exponent, 0.5 <= m < 1
+    """The power of two g with ``256 <= sigma / g < 512``: the granularity of every measurement.
+
+    Raises:
+      BudgetError: sigma is not a finite number > 0 with a normal grid.
+    """
+    if not 1e-290 < sigma < 1e290:
+        raise BudgetError(f"the noise scale {sigma!r} is too extreme to be drawn; choose a budget nearer to 1")
+    _, exponent = math.frexp(sigma)
     return math.ldexp(1.0, exponent - GRID_BITS)

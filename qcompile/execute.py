@@ -21,7 +21,6 @@ from qcompile.release.files import plan_hash, schema_hash
 from qcompile.release.measure import NOISES, make_noise, measure
 from qcompile.release.release import Provenance, Release
 
-ACCOUNTINGS = ("zcdp", "gaussian")
 MECHANISMS = ("batch",)
 
 NOT_PRIVATE = "NOT PRIVATE"
@@ -59,7 +58,7 @@ def dry_run(plan: Plan, budget: Budget, *, accounting: str = "zcdp") -> DryRun:
     Raises:
       BudgetError: the budget cannot be spent this way.
     """
-    charge = budget.charge(_choice("accounting", accounting, ACCOUNTINGS))
+    charge = budget.charge(accounting)
     scales, members = plan.scales(charge), plan.closure.members.tolist()
     draws = sum(m * s.rows for m, s in zip(members, plan.strategies, strict=True))
     largest = max((cells(plan.workload.schema.shape(v)) for v in plan.workload.views), default=1)

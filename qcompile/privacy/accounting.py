@@ -23,7 +23,6 @@ from qcompile.errors import BudgetError
 from qcompile.privacy.balls import ball, precision, rounded_down, rounded_up
 from qcompile.privacy.exact import Number, exact, finite, shown
 
-GRID_BITS = 9
 """A noise scale is at least ``2^8`` and less than ``2^9`` steps of its grid."""
 
 LARGEST_EPSILON = Fraction(10**9)
@@ -134,58 +133,6 @@ def exact_delta(delta: Number) -> Fraction:
     if not value < 1:
         raise BudgetError(f"delta={shown(delta)} must be < 1, and far below 1 over the number of rows; give e.g. 1e-9")
     return value
-
-
-def smallest_sigma(beta: Fraction, sensitivity_squared: Fraction) -> float:
-    """The smallest double whose square times ``beta`` is at least ``sensitivity_squared``, decided exactly.
-
-    Args:
-      beta: the cost that the mechanism may spend, > 0 (rho is half of it).
-      sensitivity_squared: the squared L2 sensitivity, > 0, in counts**2.
-
-    Returns:
-      The standard deviation of the noise, in counts.
-
-    Raises:
-      BudgetError: an argument is not > 0, or the result is no normal double.
-    """
-    if not (beta > 0 and sensitivity_squared > 0):
-        given = f"beta={shown(beta)}, sensitivity_squared={shown(sensitivity_squared)}"
-        raise BudgetError(f"a noise scale needs both > 0, got {given}; a node without sensitivity needs no noise")
-    return root_up(Fraction(sensitivity_squared) / beta)
-
-
-def root_up(square: Fraction) -> float:
-    """The smallest double whose square is at least ``square``.
-
-    Raises:
-      BudgetError: it is no normal double.
-    """
-    # With square * 4^e in [2^104, 2^106) its root lies in [2^52, 2^53): there the doubles times 2^e are the integers.
-    e = (105 - (square.numerator.bit_length() - square.denominator.bit_length())) // 2
-    if square * Fraction(4) ** e >= 2**106:
-        e -= 1
-    elif square * Fraction(4) ** e < 2**104:
-        e += 1
-    scaled = square * Fraction(4) ** e
-    root = math.isqrt(math.floor(scaled))
-    if root * root < scaled:
-        root += 1
-    if not -900 < e < 1000:
-        raise BudgetError("the noise scale is beyond the range of doubles; choose a budget nearer to 1")
-    return math.ldexp(root, -e)
-
-
-def grid(sigma: float) -> float:
-    """The power of two g with ``256 <= sigma / g < 512``: the granularity of every measurement.
-
-    Raises:
-      BudgetError: sigma is not a finite number > 0 with a normal grid.
-    """
-    if not 1e-290 < sigma < 1e290:
-        raise BudgetError(f"the noise scale {sigma!r} is too extreme to be drawn; choose a budget nearer to 1")
-    _, exponent = math.frexp(sigma)
-    return math.ldexp(1.0, exponent - GRID_BITS)
 
 
 def _request(epsilon: Number, delta: Number) -> tuple[Fraction, Fraction]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
+from qcompile.allocation import root_up
 from qcompile.errors import BudgetError, OptionError
 from qcompile.privacy.accounting import (
     cost_from_epsilon,
@@ -16,11 +17,9 @@ from qcompile.privacy.accounting import (
     epsilon_from_rho,
     exact_delta,
     rho_from_epsilon,
-    root_up,
 )
 from qcompile.privacy.exact import Number, exact, exact_text, rounded_text
 
-Accounting: TypeAlias = Literal["zcdp", "gaussian"]
 """How (epsilon, delta) and noise are related: by the zCDP bound, or by the Gaussian mechanism's own curve."""
 
 Kind: TypeAlias = Literal["epsilon", "rho", "cost", "mu"]
@@ -81,7 +80,7 @@ class Budget:
         """The request in zCDP: an (epsilon, delta) request rounded down, the others exactly."""
         return self.charge("zcdp")
 
-    def charge(self, accounting: Accounting = "zcdp") -> Fraction:
+    def charge(self, accounting: str = "zcdp") -> Fraction:
         """The rho that a run may spend.
 
         Args:
@@ -104,7 +103,7 @@ class Budget:
             return self.amount**2 / 2
         return self.amount / 2 if self.kind == "cost" else self.amount
 
-    def epsilon_at(self, delta: Number, accounting: Accounting = "zcdp") -> Fraction:
+    def epsilon_at(self, delta: Number, accounting: str = "zcdp") -> Fraction:
         """The epsilon that this budget, spent under an accounting, guarantees at a delta, rounded up.
 
         Raises:
@@ -114,7 +113,7 @@ class Budget:
         rho = self.charge(accounting)
         return epsilon_from_cost(2 * rho, delta) if accounting == "gaussian" else epsilon_from_rho(rho, delta)
 
-    def describe(self, accounting: Accounting = "zcdp") -> str:
+    def describe(self, accounting: str = "zcdp") -> str:
         """The budget in every currency, on one line; what was asked for is exact, the rest to six digits."""
         rho = self.charge(accounting)
         delta = USUAL_DELTA if self.delta is None else self.delta

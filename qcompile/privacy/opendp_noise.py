@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from qcompile.allocation import root_up
 from qcompile.arrays import Array
 from qcompile.errors import BudgetError, OptionError
-from qcompile.privacy.accounting import root_up
 
 _ENLARGEMENTS = 60
 

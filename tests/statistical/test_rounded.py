@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-import mpmath  # type: ignore[import-untyped]
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import ndtri
 
+from qcompile import allocation
 from qcompile.arrays import Array, IntArray
 from qcompile.errors import BudgetError, OptionError
-from qcompile.privacy import accounting
 from qcompile.privacy.opendp_noise import opendp_gaussian
 from qcompile.privacy.rounded import Tail, decide_slowly, first_look, rounded_gaussian
 from qcompile.privacy.source import ByteSource, SeededSource, SystemSource
@@ -278,7 +278,7 @@ def test_a_hundred_times_the_speed_of_opendp() -> None:
 )
 def test_opendp_stays_within_the_share(sensitivity_squared: int | str, rho: str) -> None:
     square, share = Fraction(sensitivity_squared), Fraction(rho)
-    sigma = accounting.smallest_sigma(2 * share, square)
+    sigma = allocation.smallest_sigma(2 * share, square)
     values, used = opendp_gaussian(np.full(4000, 10.0), sigma, square, share)
     assert sigma <= used <= sigma * (1 + 1e-12)
     assert square / (2 * Fraction(used) ** 2) <= share
@@ -304,7 +304,7 @@ def test_opendp_refusals() -> None:
 
 
 def test_both_noises_have_the_same_law() -> None:
-    g = accounting.grid(5.0)
+    g = allocation.grid(5.0)
     ours = draw(Fraction(0), 5.0 / g, 4000, SystemSource()) * g
     theirs, _ = opendp_gaussian(np.zeros(4000), 5.0, Fraction(1), Fraction(1, 50))
     assert stats.ks_2samp(ours, theirs).pvalue > ALPHA
