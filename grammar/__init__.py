@@ -1,1 +1,164 @@
+"""The ``.q`` language: text to workload, canonical text, and errors with their places.
 
+Importing this package is cheap; the parser is built when the first text is read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qcompile.errors import Diagnostic, QCompileError, WorkloadError
+
+if TYPE_CHECKING:
+    from qcompile.grammar.source import Findings, Source
+    from qcompile.schema import Schema
+    from qcompile.workload import Product, Workload
+
+LANGUAGE_VERSION = 1
+"""The version of the language that is read and written."""
+
+MAX_SIZE = 2_000_000
+"""Characters or bytes of a text; a longer one is refused unread."""
+
+__all__ = ["LANGUAGE_VERSION", "MAX_SIZE", "check", "format_text", "load", "parse", "parse_query"]
+
+
+def parse(text: str, path: str = "<text>", base: Path | None = None) -> Workload:
+    """The workload that a text describes.
+
+    Args:
+      text: the content of a ``.q`` file.
+      path: its name in messages.
+      base: the folder that matrix files are relative to; the current one by default.
+
+    Raises:
+      WorkloadError: the text has errors; all that could be found are in ``.diagnostics``.
+    """
+    workload, diagnostics = check(text, path, base)
+    if workload is None:
+        raise WorkloadError(diagnostics)
+    return workload
+
+
+def load(path: str | Path) -> Workload:
+    """The workload in a file.
+
+    Raises:
+      WorkloadError: the text has errors.
+      QCompileError: the file cannot be read as UTF-8 text.
+    """
+    file = Path(path)
+    return parse(read(file), str(path), file.parent)
+
+
+def read(path: str | Path) -> str:
+    """The text of a ``.q`` file.
+
+    Raises:
+      QCompileError: it is missing, a folder, too large, or not UTF-8; says which.
+    """
+    file = Path(path)
+    try:
+        if file.is_dir():
+            raise QCompileError(f"{path} is a folder; name a .q file in it")
+        with file.open("rb") as stream:
+            content = stream.read(MAX_SIZE + 1)
+    except FileNotFoundError:
+        raise QCompileError(f"there is no file {path}; check the name and the current folder") from None
+    except (OSError, ValueError) as e:
+        reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
+        raise QCompileError(f"{path} cannot be read: {reason}") from None
+    if len(content) > MAX_SIZE:
+        raise QCompileError(f"{path} is larger than {MAX_SIZE} bytes, too large for a workload file; check the name")
+    return _decoded(content, path)
+
+
+def check(text: str, path: str = "<text>", base: Path | None = None) -> tuple[Workload | None, tuple[Diagnostic, ...]]:
+    """Everything that is to be said about a text; never raises for what a user wrote.
+
+    Returns:
+      The workload, or None when there are errors; and the findings in the order of the text. Notes may accompany a
+      workload, for instance on identical families.
+    """
+    from qcompile.grammar.parser import parse_source
+    from qcompile.grammar.resolve import resolve_file
+    from qcompile.grammar.source import Findings, Source
+
+    source = Source.of(text, path)
+    findings = Findings(source)
+    if _refused(source, findings):
+        return None, findings.ordered()
+    parsed = parse_source(source, findings)
+    workload = None
+    if parsed.tree is not None:
+        workload = resolve_file(parsed.tree, findings, parsed.broken, base or Path())
+    return workload, findings.ordered()
+
+
+def format_text(text: str, path: str = "<text>") -> str:
+    """The canonical form of a text, comments kept. Only the syntax must be right; no other file is read.
+
+    Raises:
+      WorkloadError: the text has syntax errors.
+    """
+    from qcompile.grammar.layout import Comment, format_file
+    from qcompile.grammar.parser import parse_source
+    from qcompile.grammar.source import Findings, Source
+
+    source = Source.of(text, path)
+    findings = Findings(source)
+    if _refused(source, findings, empty=True):
+        raise WorkloadError(findings.ordered())
+    parsed = parse_source(source, findings)
+    if findings.failed():
+        raise WorkloadError(findings.ordered())
+    comments = [Comment(str(c), (c.start_pos or 0, c.end_pos or 0)) for c in parsed.comments]
+    return format_file(parsed.tree, source, comments)
+
+
+def parse_query(text: str, schema: Schema) -> Product:
+    """One query, for instance ``count(age in 65..80 and educ = "college")``, ``total`` or ``affine(a + b <= 40)``.
+
+    Args:
+      text: an expression of the language; a product of factors with one query.
+      schema: what its names refer to.
+
+    Raises:
+      WorkloadError: it has errors, or stands for more than one query.
+    """
+    from qcompile.grammar.parser import parse_source
+    from qcompile.grammar.queries import resolve_query
+    from qcompile.grammar.source import Findings, Source
+
+    source = Source.of(text, "<query>")
+    findings = Findings(source)
+    product = None
+    if not _refused(source, findings):
+        tree = parse_source(source, findings, "query").tree
+        product = None if findings.failed() else resolve_query(tree, schema, findings)
+    if product is None:
+        raise WorkloadError(findings.ordered())
+    return product
+
+
+def _refused(source: Source, findings: Findings, *, empty: bool = False) -> bool:
+    """Whether the text is refused before it is read."""
+    if len(source.text) > MAX_SIZE:
+        hint = f"at most {MAX_SIZE} are read"
+        findings.error(f"a text of {len(source.text)} characters is too long", (0, 1), hint)
+    elif not source.text.strip() and not empty:
+        hint = "write schema { age : integer 0..99 } and workload { ages : prefix(age) }"
+        findings.error("the text is empty", (0, 1), "write for instance total" if source.path == "<query>" else hint)
+    return findings.failed()
+
+
+def _decoded(content: bytes, path: str | Path) -> str:
+    if not content.strip():
+        raise QCompileError(f"{path} is empty; a workload file has the blocks schema {{ ... }} and workload {{ ... }}")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        line = content.count(b"\n", 0, e.start) + 1
+        hint = "it looks like UTF-16; " if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
+        raise QCompileError(f"{path} is not UTF-8 text (line {line}); {hint}save it as UTF-8") from None

@@ -45,7 +45,15 @@ TOP = {
         "*",
         "`a`",
     ),
-    Advice("this '}' closes nothing", "remove it, or add the '{' it belongs to"): ("}",),
+    Advice("this '}' closes nothing", "remove it, or add the '{' it belongs to"): (
+        "}",
+        "language 1\n}",
+        "schema {}}",
+        "workload {}}",
+        "schema { a : integer 0..9 }}",
+        "workload { total }}",
+        "schema { a : integer 0..9\n}}",
+    ),
     Advice("'{' is missing after the name of the block", "write schema { ... } and workload { ... }"): (
         "schema a",
         "schema : {",
@@ -184,10 +192,8 @@ SCHEMA = {
 }
 
 FAMILIES = {
-    Advice("':' is missing between the family's name and its queries", "write name : prefix(age)"): tuple(
-        f"workload {{ x {start} }}" for start in _STARTS
-    )
-    + (
+    Advice("':' is missing between the family's name and its queries", "write name : prefix(age)"): (
+        *(f"workload {{ x {start} }}" for start in _STARTS),
         "workload { x\n }",
         "workload { x }",
         "workload { x; total }",
@@ -303,7 +309,7 @@ EACH = {
 }
 
 FORMS = {
-    Advice("attributes stand on the left of a threshold", "write affine(a - b <= 0)"): _workload(
+    Advice("attributes stand on the left of a threshold", "write affine(a - b <= 0), with one comparison"): _workload(
         "affine(a <= b)",
         "affine(10 >= a + b)",
         "affine(a + b <= {c})",
@@ -426,7 +432,7 @@ OPTIONS = {
 }
 
 PREDICATES = {
-    Advice("one '=' compares", "write a = 1"): _workload("count(a = = 1)", "count(a != = 1)"),
+    Advice("equality is written with one '='", "write a = 1"): _workload("count(a = = 1)", "count(a != = 1)"),
     Advice("this comparison is spelled differently", "write <=, >=, or != for unequal"): _workload(
         "count(a = < 1)", "count(a = > 1)", "count(a <> 1)", "count(a > < 1)", "count(a < = 1)", "count(a > = 1)"
     ),

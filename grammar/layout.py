@@ -101,8 +101,8 @@ class _Page:
         """Write the comments before ``end``; those inside a statement count as standing at its ``start``."""
         while self.comments and self.comments[-1].at[0] < end:
             comment = self.comments.pop()
-            inside = start is not None and comment.at[0] > start
-            self._put(margin + comment.text.rstrip(), (start, comment.at[1]) if inside and start else comment.at)
+            begin = comment.at[0] if start is None else min(start, comment.at[0])
+            self._put(margin + comment.text.rstrip(), (begin, comment.at[1]))
 
     def _is_behind(self, comment: Comment, limit: int) -> bool:
         return comment.at[0] < limit and self.source.line(comment.at[0]) == self.line

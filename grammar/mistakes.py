@@ -6,13 +6,13 @@ the parser at the same kind of token.
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from qcompile.errors import did_you_mean
 from qcompile.grammar.examples import EXAMPLES as EXAMPLES
 from qcompile.grammar.examples import Advice as Advice
 from qcompile.grammar.skipping import begins_statement
@@ -20,6 +20,9 @@ from qcompile.grammar.source import At, Source
 
 Place: TypeAlias = tuple[int, int]
 """Where in the grammar the parser is."""
+
+Key: TypeAlias = tuple[Place, str]
+"""A place, and a terminal or keyword that does not fit there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +56,25 @@ class Failure:
     block: tuple[str, At] | None
 
     @property
+    def keys(self) -> tuple[Key, ...]:
+        """What an example must share with it to explain it, the best match first."""
+        general = (self.place, self.kind)
+        return ((self.place, self.text), general) if self.text in KEYWORDS else (general,)
+
+    @property
     def unclosed_block(self) -> bool:
         """Whether another block begins inside this one: its closing brace is missing."""
         inside = self.block is not None and self.opener is None and self.kind == "LBRACE"
         return inside and self.previous is not None and self.previous[1] in ("schema", "workload")
 
 
+FACTORS = ("total", "marginal", "prefix", "range", "circular", "affine", "abs", "random", "matrix", "count", "each")
+DOMAINS = ("integer", "numeric", "category")
+MODIFIERS = ("clip", "drop", "other", "cyclic")
+KEYWORDS = frozenset(
+    {*FACTORS, *DOMAINS, *MODIFIERS, "and", "or", "not", "in", "of", "all", "weight", "step", "true", "false"}
+    | {"schema", "workload", "language"}
+)
 CHARACTERS: dict[str, tuple[str, str]] = {
     "&": ("'&' is not an operator", "write 'and'"),
     "|": ("'|' is not an operator", "write 'or'"),
@@ -89,9 +105,6 @@ for _quote in "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}\N{D
 for _quote in "\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}":
     CHARACTERS[_quote] = ("text is written in double quotes", 'write "text"')
 
-FACTORS = ("total", "marginal", "prefix", "range", "circular", "affine", "abs", "random", "matrix", "count", "each")
-DOMAINS = ("integer", "numeric", "category")
-MODIFIERS = ("clip", "drop", "other", "cyclic")
 SYNONYMS = {
     "int": "integer",
     "integers": "integer",
@@ -114,6 +127,9 @@ SYNONYMS = {
     "sum": "affine",
     "distance": "abs",
 }
+
+_CLOSE = 0.77
+"""Likeness from which a word counts as misspelt; "age" and "range" are less alike."""
 
 _TERMINALS = {
     "NAME": "a name",
@@ -150,7 +166,7 @@ _TERMINALS = {
 }
 
 
-def explain(failure: Failure, source: Source, known: Mapping[tuple[Place, str], Advice]) -> tuple[str, At, str]:
+def explain(failure: Failure, source: Source, known: Mapping[Key, Advice]) -> tuple[str, At, str]:
     """Message, region and hint for a failure.
 
     Args:
@@ -247,17 +263,24 @@ def _misspelt(failure: Failure) -> tuple[str, At, str] | None:
         ("modifier", MODIFIERS, "CLIP"),
         ("block", ("schema", "workload"), "SCHEMA"),
     ):
-        if sign in failure.expected:
+        if sign in failure.expected and failure.text not in words:
             return _unknown(what, failure.text, failure.at, words)
+    fitting = [kind.lower() for kind in failure.expected if kind.lower() in KEYWORDS]
+    close = difflib.get_close_matches(failure.text, fitting, n=1, cutoff=_CLOSE)
+    if failure.text not in KEYWORDS and close:
+        return f"unexpected {failure.text!r}", failure.at, f"did you mean '{close[0]}'?"
     return None
 
 
 def _glued(failure: Failure) -> tuple[str, At, str] | None:
     """A word that begins right where a number ends, as in 1_000 or 10k."""
     previous = failure.previous
-    if failure.kind != "NAME" or previous is None or previous[0] not in ("INT", "DECIMAL"):
+    if failure.kind != "NAME" or previous is None or failure.previous_at[1] != failure.at[0]:
         return None
-    if failure.previous_at[1] != failure.at[0]:
+    if previous[0] == "STRING":
+        at = (failure.previous_at[1] - 1, failure.at[1])
+        return "this text ends where a word follows", at, "a double quote is missing before, or one too many here"
+    if previous[0] not in ("INT", "DECIMAL"):
         return None
     at = (failure.previous_at[0], failure.at[1])
     if re.fullmatch(r"_[0-9_]+", failure.text):
@@ -273,14 +296,13 @@ def _glued(failure: Failure) -> tuple[str, At, str] | None:
 
 def _unknown(what: str, word: str, at: At, words: tuple[str, ...]) -> tuple[str, At, str]:
     synonym = SYNONYMS.get(word.casefold())
-    hint = f"did you mean '{synonym}'?" if synonym in words else did_you_mean(word, words)
-    if hint.startswith("known"):
-        hint = f"expected {', '.join(words[:-1])} or {words[-1]}"
+    close = [synonym] if synonym in words else difflib.get_close_matches(word, words, n=1, cutoff=_CLOSE)
+    hint = f"did you mean '{close[0]}'?" if close else f"expected {', '.join(words[:-1])} or {words[-1]}"
     return f"unknown {what} {word!r}", at, hint
 
 
-def _by_example(failure: Failure, known: Mapping[tuple[Place, str], Advice]) -> tuple[str, At, str] | None:
-    advice = known.get((failure.place, failure.kind))
+def _by_example(failure: Failure, known: Mapping[Key, Advice]) -> tuple[str, At, str] | None:
+    advice = next((known[key] for key in failure.keys if key in known), None)
     if advice is None:
         return None
     return advice.message.replace("{found}", found(failure)), _region(failure), advice.hint

@@ -14,9 +14,10 @@ from typing import Any
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput, UnexpectedToken
+from lark.parsers.lalr_parser_state import ParserState
 
 from qcompile.grammar import mistakes, skipping, syntax
-from qcompile.grammar.mistakes import Failure, Place
+from qcompile.grammar.mistakes import Failure, Key
 from qcompile.grammar.source import Findings, Source
 from qcompile.grammar.trees import Build, spot
 from qcompile.grammar.words import MAX_DIGITS, read_string
@@ -31,9 +32,12 @@ _BLOCKS = frozenset({"SCHEMA", "WORKLOAD"})
 
 
 class _Comments:
-    """Makes the contextual lexer accept comments and newlines everywhere; the driver sorts them out."""
+    """Makes the contextual lexer accept comments and newlines everywhere; the driver sorts them out.
 
-    always_accept = ("COMMENT", "_NL")
+    Names too, or "clipped" would be read as "clip" and "ped" where no name can stand.
+    """
+
+    always_accept = ("COMMENT", "_NL", "NAME")
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
         return stream
@@ -110,16 +114,44 @@ def parse_source(source: Source, findings: Findings, start: str = "file") -> Par
 
 
 @cache
-def known_failures() -> dict[tuple[Place, str], mistakes.Advice]:
+def known_failures() -> dict[Key, mistakes.Advice]:
     """The mistakes of `mistakes.EXAMPLES` by parser state and kind of token, found by making each of them."""
-    known: dict[tuple[Place, str], mistakes.Advice] = {}
+    known: dict[Key, mistakes.Advice] = {}
+    general: dict[Key, mistakes.Advice] = {}
     for advice, examples in mistakes.EXAMPLES.items():
         for example in examples:
             try:
                 Driver(Source.of(example, "example"), "file").run()
             except Unfit as unfit:
-                known.setdefault((unfit.failure.place, unfit.failure.kind), advice)
-    return known
+                first, *others = unfit.failure.keys
+                known.setdefault(first, advice)
+                for key in others:
+                    general.setdefault(key, advice)
+    # An example with a keyword explains other words in its place only when no example with a name does.
+    return {**general, **known}
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """The parser's stacks before a statement.
+
+    Lark extends the children of a list in place when it grows, so their number is part of what is saved.
+    """
+
+    states: list[Any]
+    values: list[Any]
+    lengths: list[int]
+
+    @classmethod
+    def of(cls, state: ParserState[Any]) -> _Saved:
+        values = list(state.value_stack)
+        return cls(list(state.state_stack), values, [len(v.children) if isinstance(v, Tree) else 0 for v in values])
+
+    def put_back(self, state: ParserState[Any]) -> None:
+        state.state_stack[:], state.value_stack[:] = self.states, self.values
+        for value, length in zip(self.values, self.lengths, strict=True):
+            if isinstance(value, Tree):
+                del value.children[length:]
 
 
 class Driver:
@@ -136,7 +168,7 @@ class Driver:
         self._previous: Token | None = None
         self._negations = 0
         self._first: int | None = None
-        self._saved: tuple[list[Any], list[Any]] = ([], [])
+        self._saved = _Saved([], [], [])
 
     def run(self) -> Tree[Token]:
         """Go on from where the text was left to its end.
@@ -145,7 +177,7 @@ class Driver:
           Unfit: at the first token that does not fit.
         """
         try:
-            for token in self._lexer.lex(self._state):
+            for token in self._tokens():
                 self._take(token)
             return self._finish()
         except UnexpectedToken as e:
@@ -156,7 +188,12 @@ class Driver:
 
     def expected(self) -> frozenset[str]:
         """The terminals that would have fitted."""
-        return frozenset(self._interactive.accepts())
+        accepts: set[str] = self._interactive.accepts()  # type: ignore[no-untyped-call]
+        return frozenset(accepts)
+
+    def _tokens(self) -> Iterator[Token]:
+        tokens: Iterator[Token] = self._lexer.lex(self._state)  # type: ignore[no-untyped-call]
+        return tokens
 
     def recover(self, failure: Failure) -> bool:
         """Drop the statement with the failure; False when there is nothing after it."""
@@ -164,7 +201,7 @@ class Driver:
             return False
         start = failure.at[0] if self._first is None else self._first
         if self._first is not None:
-            self._state.state_stack[:], self._state.value_stack[:] = self._saved
+            self._saved.put_back(self._state)
         self._open = self._open[: self._base]
         if failure.unclosed_block:
             self._close_block(start)
@@ -179,8 +216,9 @@ class Driver:
         return 0 if self._block is None else 1
 
     def _go_to(self, offset: int) -> None:
-        self._lexer.state.line_ctr.char_pos = offset
-        self._lexer.state.last_token = None
+        lexer: Any = self._lexer.state
+        lexer.line_ctr.char_pos = offset
+        lexer.last_token = None
         self._first = self._previous = None
         self._negations = 0
 
@@ -199,7 +237,7 @@ class Driver:
             return
         if self._first is None and token.type not in _SEPARATORS and token.type != "RBRACE":
             self._first = token.start_pos
-            self._saved = (list(self._state.state_stack), list(self._state.value_stack))
+            self._saved = _Saved.of(self._state)
         self._check(token)
         self._state.feed_token(token)
         self._track(token)

@@ -75,7 +75,6 @@ class Findings:
     source: Source
     items: list[Diagnostic] = field(default_factory=list)
 
-    @property
     def failed(self) -> bool:
         """Whether there is an error among them."""
         return any(d.severity == "error" for d in self.items)

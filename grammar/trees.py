@@ -14,9 +14,6 @@ from qcompile.grammar import syntax
 from qcompile.grammar.source import At
 from qcompile.grammar.words import read_name, read_string
 
-ATTAINABLE = "attainable"
-"""Stands for ``*`` as a bound until the comparison is built."""
-
 
 def place(meta: Meta) -> At:
     """The region of a tree; nothing for an empty one."""
@@ -118,9 +115,9 @@ class Build(Transformer_NonRecursive[Any, Any]):
         """Low, and if given high and step."""
         return syntax.Steps(*children, at=place(meta))
 
-    def bound(self, meta: Meta, children: list[Any]) -> tuple[syntax.Steps, ...] | str:
-        """``*`` or the thresholds."""
-        return ATTAINABLE if isinstance(children[0], Token) else tuple(children)
+    def bound(self, meta: Meta, children: list[Any]) -> tuple[syntax.Steps, ...] | None:
+        """The thresholds, or None for ``*``."""
+        return None if isinstance(children[0], Token) else tuple(children)
 
     # --- predicates ---
 
@@ -161,8 +158,8 @@ class Build(Transformer_NonRecursive[Any, Any]):
     def threshold(self, meta: Meta, children: list[Any]) -> syntax.Thresholds:
         """Kind, form, and if given relation and bound; without them all attainable thresholds are meant."""
         kind, form = children[:2]
-        relation, bound = children[2:] if len(children) == 4 else ("<=", ATTAINABLE)
-        return syntax.Thresholds(str(kind), form, str(relation), None if bound == ATTAINABLE else bound, at=place(meta))
+        relation, bound = children[2:] if len(children) == 4 else ("<=", None)
+        return syntax.Thresholds(str(kind), form, str(relation), bound, at=place(meta))
 
     def option(self, meta: Meta, children: list[Any]) -> syntax.Option:
         """Name and value."""

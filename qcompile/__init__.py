@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from qcompile.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from qcompile.compiler import compile as compile
     from qcompile.errors import BudgetError as BudgetError
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from qcompile.release.files import load_release as load_release
     from qcompile.storage import load_plan as load_plan
     from qcompile.workload import Workload as Workload
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "Budget": "qcompile.privacy.budget",

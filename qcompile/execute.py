@@ -12,14 +12,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import qcompile
 from qcompile.arrays import DEFAULT_MEMORY, cells, require_memory
 from qcompile.errors import OptionError, did_you_mean
 from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
 from qcompile.release.files import plan_hash, schema_hash
-from qcompile.release.measure import NOISES, make_noise, measure
+from qcompile.release.measure import NOISES, delivered_scales, make_noise, measure
 from qcompile.release.release import Provenance, Release
+from qcompile.version import __version__
 
 MECHANISMS = ("batch",)
 
@@ -121,7 +121,9 @@ def run(
     scales = plan.scales(expected.charge)
     counts = open_data(data, plan.workload.schema)
     values = measure(plan, counts, scales, make_noise(noise, test_seed), progress)
-    release = Release(plan, _provenance(plan, expected, accounting, noise, test_seed), scales, values)
+    release = Release(
+        plan, _provenance(plan, expected, accounting, noise, test_seed), delivered_scales(noise, scales), values
+    )
     if output is not None:
         release.save(output)
     return release
@@ -134,7 +136,7 @@ def _provenance(plan: Plan, expected: DryRun, accounting: str, noise: str, test_
     if test_seed is not None:
         stamps.append(f"{NOT_PRIVATE}: made with a test seed")
     return Provenance(
-        version=qcompile.__version__,
+        version=__version__,
         plan_hash=plan_hash(plan),
         schema_hash=schema_hash(plan),
         charge=expected.charge,

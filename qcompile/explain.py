@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import qcompile
 from qcompile.plan import ClassSummary, Plan
+from qcompile.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,14 +28,14 @@ def _head(plan: Plan) -> list[str]:
     unit = "one row" if o.contributions == 1 else f"up to {o.contributions} rows"
     measured = int((closure.class_of >= 0).sum())
     return [
-        f"plan of qcompile {qcompile.__version__}",
+        f"plan of qcompile {__version__}",
         f"  workload     {plan.queries:,} queries in {len(plan.workload.families):,} families, {plan.views:,} views, "
         f"{len(plan.workload.schema)} attributes",
-        f"  lattice      {len(closure.nodes):,} nodes, {measured:,} measured, {len(plan.solutions):,} distinct problems",
-        f"  solver       {o.solver}, tolerance {_short(o.gap)}, {o.centring} centring",
+        f"  lattice      {len(closure.nodes):,} nodes, {measured:,} measured, {len(plan.solutions):,} problems",
+        f"  solver       {o.solver}, tolerance {o.gap:g}, {o.centring} centring",
         f"  privacy      neighbouring tables differ in {unit} added or removed",
         f"  error        rmse {number(plan.rmse())} at privacy cost 1 (rho 1/2); it scales as 1/sqrt(cost)",
-        f"  certificate  total squared error at most {gap_text(plan.gap)} above the optimum of this decomposition",
+        f"  certificate  {_certificate(plan)}",
     ]
 
 
@@ -59,11 +59,24 @@ def _classes(plan: Plan) -> list[str]:
 
 
 def _refusals(classes: Sequence[ClassSummary]) -> list[str]:
-    """Why cheaper routes were not taken, where the route is not a closed form."""
-    lines: list[str] = []
+    """Why other routes were not taken: a line per route and reason with the classes it holds for."""
+    found: dict[tuple[str, str], list[int]] = {}
     for i, c in enumerate(classes):
-        lines += [f"  c{i} not {route}: {reason}" for route, reason in c.refused if c.cells > 1][:4]
+        for refusal in c.refused:
+            found.setdefault(refusal, []).append(i)
+    lines = [f"  not {route}: {reason} ({_listed(where)})" for (route, reason), where in found.items()]
     return lines if len(lines) <= MANY else [*lines[:MANY], f"  ... {len(lines) - MANY} more"]
+
+
+def _listed(classes: Sequence[int]) -> str:
+    """Class ids, runs as ``c3..c7``."""
+    runs: list[list[int]] = []
+    for c in classes:
+        if runs and runs[-1][-1] == c - 1:
+            runs[-1].append(c)
+        else:
+            runs.append([c])
+    return ", ".join(f"c{r[0]}" if len(r) == 1 else f"c{r[0]}..c{r[-1]}" for r in runs)
 
 
 def _families(plan: Plan) -> list[str]:
@@ -109,7 +122,7 @@ def summary(plan: Plan, budget: Budget) -> pa.Table:
 def as_json(plan: Plan) -> dict[str, Any]:
     """The plan's numbers as plain data, for ``inspect --json``."""
     return {
-        "version": qcompile.__version__,
+        "version": __version__,
         "schema": [{"name": a.name, "size": a.size, "policy": a.policy.kind} for a in plan.workload.schema],
         "queries": plan.queries,
         "views": plan.views,
@@ -182,11 +195,14 @@ def number(value: float) -> str:
 
 
 def gap_text(gap: float) -> str:
-    """A gap in per cent; "0" below what double precision can tell, "unproven" when infinite."""
+    """A gap in per cent; below 1e-7 only that, since rounding disturbs its digits; "unproven" when infinite."""
     if not math.isfinite(gap):
         return "unproven"
-    return "0 %" if gap < 1e-7 else f"{100 * gap:.2g} %"
+    return "<1e-5 %" if gap < 1e-7 else f"{100 * gap:.2g} %"
 
 
-def _short(value: float) -> str:
-    return f"{value:g}"
+def _certificate(plan: Plan) -> str:
+    if not math.isfinite(plan.gap):
+        return "none: no lower bound is known for some problems"
+    text = gap_text(plan.gap).removeprefix("<")
+    return f"total squared error within {text} of the optimum of this decomposition"

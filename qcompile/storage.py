@@ -1,4 +1,4 @@
-"""Plan files. The workload and the solved strategies are stored; the lattice is rebuilt and checked against the file."""
+"""Plan files: workload and solved strategies are stored; the lattice is rebuilt and checked against the file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-import qcompile
 from qcompile import archive
 from qcompile.arrays import IntArray
 from qcompile.codec import ArrayStore, read_strategy, read_workload, strategy_data, workload_data
@@ -17,6 +16,7 @@ from qcompile.lattice import Lattice
 from qcompile.plan import Options, Plan
 from qcompile.projection import is_uniform
 from qcompile.solvers.solution import Solution
+from qcompile.version import __version__
 
 KIND = "qcompile plan"
 VERSION = 1
@@ -49,7 +49,7 @@ def plan_data(plan: Plan, store: ArrayStore) -> dict[str, Any]:
         a.name: store.put(u) for a, u in zip(closure.schema, closure.centring, strict=True) if not is_uniform(u)
     }
     return {
-        "qcompile": qcompile.__version__,
+        "qcompile": __version__,
         "options": {k: getattr(plan.options, k) for k in Options.__dataclass_fields__},
         "workload": workload_data(plan.workload, store),
         "centring": centring,

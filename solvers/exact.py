@@ -18,15 +18,13 @@ DENSE_CELLS = 4096
 SHORT_ENTRIES = 2**26
 """Entries of R up to which the short side is taken (512 MB)."""
 
-POLISH_WORK = 4e6
-"""Problems with rank * rank * cells below this are solved to `POLISHED` for next to nothing."""
-
-POLISHED = 1e-8
+POLISH_WORK = 3e8
+"""Multiplications (rank * rank * cells an iteration) spent on a tighter gap than asked: a tenth of a second."""
 
 
-def polished(gap: float, rank: int, cells: int) -> float:
-    """The tolerance worth aiming at: the one asked for, or tighter where that costs nothing."""
-    return min(gap, POLISHED) if float(rank) * rank * cells <= POLISH_WORK else gap
+def polish(rank: int, cells: int) -> int:
+    """Iterations that go on past the gap asked for, since they cost next to nothing."""
+    return int(POLISH_WORK / (float(rank) * rank * cells))
 
 
 def why_not(problem: Problem) -> str | None:
@@ -61,7 +59,7 @@ def _solve_short(problem: Problem, gap: float) -> Solution:
     root = short_root(problem)
     rank, n = root.shape
     blocks = [RootBlock(root, np.arange(n, dtype=np.int64))]
-    found = solve_blocks(blocks, np.ones(n), polished(gap, rank, n))
+    found = solve_blocks(blocks, np.ones(n), gap, polish(rank, n))
     rows = strategy_rows(blocks[0], found.point.eigen[0], found.point.peak)
     return _solution(problem, rows, found, f"fixed point, rank {rank} of {n}")
 
@@ -73,7 +71,7 @@ def _solve_dense(problem: Problem, gap: float) -> Solution:
     pairs = [(s, root) for s, root in pairs if len(root)]
     blocks = [RootBlock(root, s.orbits) for s, root in pairs]
     largest = max(len(b.root) for b in blocks)
-    found = solve_blocks(blocks, symmetry.sizes, polished(gap, largest, largest))
+    found = solve_blocks(blocks, symmetry.sizes, gap, polish(largest, largest))
     rows = [
         s.expand(strategy_rows(b, e, found.point.peak))
         for (s, _), b, e in zip(pairs, blocks, found.point.eigen, strict=True)

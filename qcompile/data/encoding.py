@@ -103,7 +103,7 @@ def require_encodable(attribute: Attribute, *, text: bool) -> None:
         if text and len(set(texts)) < len(texts):
             raise DataError(
                 f"attribute {attribute.name!r}: two labels differ in type only, so a CSV file cannot tell them apart; "
-                "rename one of them or use a typed source"
+                "keep one of them"
             )
     if any(abs(n) >= EXACT for n in numbers):
         raise DataError(f"attribute {attribute.name!r}: integers must be below 2^53 in absolute value; shift the data")

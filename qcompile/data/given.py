@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from qcompile.arrays import IntArray, cells
+from qcompile.arrays import IntArray, cells, digest
 from qcompile.errors import DataError, did_you_mean
 from qcompile.schema import Schema
 
@@ -103,14 +101,14 @@ def _counts(key: Names, value: object, schema: Schema) -> IntArray:
 
 def _require_agreement(schema: Schema, tables: Mapping[Names, IntArray]) -> None:
     """Tables of the same rows have the same sums over the attributes that they share, the total included."""
-
-    @cache
-    def shared(key: Names, common: frozenset[str]) -> bytes:
-        return marginal(key, tables[key], schema.order(tuple(common))).tobytes()
-
-    sets = {key: frozenset(key) for key in tables}
-    for a, b in itertools.combinations(tables, 2):
-        common = sets[a] & sets[b]
-        if shared(a, common) != shared(b, common):
-            what = f"over ({', '.join(schema.order(tuple(common)))})" if common else "in their totals"
-            raise DataError(f"{_title(a)} and {_title(b)} disagree {what}: they cannot be of the same rows")
+    # Sets of attributes as bits: with thousands of tables, the pairs are worth being quick about.
+    masks = {key: sum(1 << schema.positions[name] for name in key) for key in tables}
+    first: dict[int, tuple[Names, str]] = {}
+    for key, mask in masks.items():
+        for common in sorted({mask & other for other in masks.values()}):
+            names = tuple(name for i, name in enumerate(schema.names) if common >> i & 1)
+            sums = digest(marginal(key, tables[key], names))
+            holder, expected = first.setdefault(common, (key, sums))
+            if sums != expected:
+                what = f"over ({', '.join(names)})" if names else "in their totals"
+                raise DataError(f"{_title(holder)} and {_title(key)} disagree {what}: they cannot be of the same rows")

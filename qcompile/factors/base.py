@@ -15,7 +15,8 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from qcompile.arrays import Array, cells
+from qcompile.arrays import Array, cells, require_memory
+from qcompile.errors import IntegrityError
 from qcompile.schema import Attribute
 
 Key: TypeAlias = tuple[Hashable, ...]
@@ -154,12 +155,25 @@ class OneAttribute(Factor):
         (w,) = weights
         return self.apply(np.eye(self.size) if w is None else w)
 
+    def gram(self) -> Array:
+        """``W' W`` in closed form, refused before it is made where it is too large; see `Factor.gram`."""
+        what = f"the Gram matrix of {self.kind}({self.attribute.name}) on {self.size:,} values"
+        require_memory(what, self.size**2, "use bins, a few thousand at most")
+        return self._gram()
+
+    @abc.abstractmethod
+    def _gram(self) -> Array:
+        """The closed form."""
+
 
 class Dense(Factor):
     """A factor without structure: its query matrix is held as it is."""
 
     def __init__(self, attributes: Sequence[Attribute], matrix: Array) -> None:
         self.attributes = tuple(attributes)
+        size = cells(self.shape)
+        if matrix.size != matrix.shape[0] * size:
+            raise IntegrityError(f"{self.kind}({', '.join(self.names)}) needs {size} columns, got shape {matrix.shape}")
         self._matrix = matrix.reshape(-1, *self.shape)
 
     @property

@@ -45,7 +45,7 @@ class Circular(OneAttribute):
         turns = np.cumsum(marks, axis=0)[:-1]
         return np.asarray(turns[: self.size] + turns[self.size :])
 
-    def gram(self) -> Array:
+    def _gram(self) -> Array:
         """Circulant: cells at distance d share (n-d)(n-d+1)/2 + d(d+1)/2 arcs."""
         n = self.size
         i = np.arange(n)

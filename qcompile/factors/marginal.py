@@ -30,6 +30,6 @@ class Marginal(OneAttribute):
         """The identity."""
         return y
 
-    def gram(self) -> Array:
+    def _gram(self) -> Array:
         """I."""
         return np.eye(self.size)

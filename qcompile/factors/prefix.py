@@ -30,7 +30,7 @@ class Prefix(OneAttribute):
         """A cumulative sum from the end."""
         return np.cumsum(y[::-1], axis=0)[::-1]
 
-    def gram(self) -> Array:
+    def _gram(self) -> Array:
         """``n - max(i, j)``: the thresholds at or above both cells."""
         i = np.arange(self.size, dtype=np.float64)
         return self.size - np.maximum.outer(i, i)

@@ -42,7 +42,7 @@ class Range(OneAttribute):
         np.subtract.at(marks, high + 1, y)
         return np.asarray(np.cumsum(marks, axis=0)[:-1])
 
-    def gram(self) -> Array:
+    def _gram(self) -> Array:
         """``(min(i, j) + 1) (n - max(i, j))``: the intervals that hold both cells."""
         i = np.arange(self.size, dtype=np.float64)
         return np.asarray((np.minimum.outer(i, i) + 1) * (self.size - np.maximum.outer(i, i)))

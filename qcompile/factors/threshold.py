@@ -56,6 +56,8 @@ class Threshold(Factor):
         for a in self.attributes:
             if not isinstance(a.domain, IntegerDomain) or a.policy.kind == "other":
                 raise IntegrityError(f"{self.kind} needs integer values on every cell; {a.name!r} does not have them")
+        if self.thresholds is not None and not self.thresholds:
+            raise IntegrityError(f"{self.kind} needs at least one threshold")
         if self.thresholds is not None and any(
             b <= a for a, b in zip(self.thresholds, self.thresholds[1:], strict=False)
         ):
@@ -104,8 +106,11 @@ class Threshold(Factor):
     def attainable(self) -> IntArray:
         """The values the compared form can take, ascending; built from sumsets, not from cells."""
         steps = [c * np.arange(d.low, d.high + 1) for c, d in zip(self.coefficients, self._domains, strict=True)]
-        sums = reduce(lambda a, b: np.unique(np.add.outer(a, b)), steps)
-        return np.unique(self._finish(sums + self.constant))
+        return np.unique(self._finish(reduce(self._sumset, steps) + self.constant))
+
+    def _sumset(self, left: IntArray, right: IntArray) -> IntArray:
+        require_memory(f"the {self.kind} form {self.form}", len(left) * len(right), "use bins or smaller domains")
+        return np.unique(np.add.outer(left, right))
 
     @cached_property
     def levels(self) -> IntArray:

@@ -2,6 +2,8 @@
 
 OpenDP's Gaussian measurement on vectors of doubles has its own proof and its own account of floating point. Its noise
 scale is enlarged, by very little, until its own privacy map grants the share of the budget that we mean to spend.
+What it protects is the double it is given; the rounding of ``B x`` to doubles before it is outside its account, which
+is one reason why it is the cross-check and not the default.
 """
 
 from __future__ import annotations
@@ -43,12 +45,17 @@ def opendp_gaussian(values: Array, sigma: float, sensitivity_squared: Fraction, 
         raise OptionError(f"values must be a vector of finite numbers, got shape {values.shape}")
     if not 0 < sigma < math.inf:
         raise OptionError(f"sigma={sigma!r} must be a finite number > 0")
+    scale = enlarged_sigma(sigma, sensitivity_squared, rho)
+    return np.asarray(_measurement(scale)(values.tolist()), dtype=np.float64), scale
+
+
+def enlarged_sigma(sigma: float, sensitivity_squared: Fraction, rho: Fraction) -> float:
+    """The standard deviation that `opendp_gaussian` uses; arguments and errors are described there."""
     distance = root_up(sensitivity_squared)
     for step in range(_ENLARGEMENTS):
         scale = sigma * (1 + (2.0 ** (step - 51) if step else 0.0))
-        measurement = _measurement(scale)
-        if Fraction(measurement.map(distance)) <= rho:
-            return np.asarray(measurement(values.tolist()), dtype=np.float64), scale
+        if Fraction(_measurement(scale).map(distance)) <= rho:
+            return scale
     raise BudgetError(
         f"OpenDP's privacy loss at sigma={sigma!r} and sensitivity {distance!r} is far above the share "
         f"rho={float(rho)!r}; give the sigma that belongs to this share"

@@ -7,6 +7,7 @@ default noise a node's mechanism is ``y = g round((B x + sigma Z) / g)`` over th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from qcompile.arrays import IntArray
 from qcompile.data.counts import ExactCounts
 from qcompile.lattice import Lattice, Node
 from qcompile.plan import Plan
-from qcompile.privacy.opendp_noise import opendp_gaussian
+from qcompile.privacy.opendp_noise import enlarged_sigma, opendp_gaussian
 from qcompile.privacy.rounded import rounded_gaussian
 from qcompile.privacy.source import ByteSource, SeededSource, SystemSource
 from qcompile.strategy import Strategy
@@ -110,8 +111,21 @@ def rounded(sources: Callable[[str], ByteSource]) -> Noise:
 def opendp(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Values:
     """OpenDP's Gaussian on floats: slow, the cross-check."""
     values = strategy.apply(x.astype(np.float64))
-    noisy, _ = opendp_gaussian(values, scale.sigma, strategy.sensitivity_squared, scale.cost / 2)
+    noisy, _ = opendp_gaussian(values, scale.sigma, _sensitivity_squared(scale), scale.cost / 2)
     return noisy
+
+
+def delivered_scales(kind: str, scales: tuple[Scale, ...]) -> tuple[Scale, ...]:
+    """The scales that a kind of noise really has: OpenDP's are a little larger and not rounded to a grid."""
+    if kind != "opendp":
+        return scales
+    return tuple(
+        replace(s, sigma=enlarged_sigma(s.sigma, _sensitivity_squared(s), s.cost / 2), grid=0.0) for s in scales
+    )
+
+
+def _sensitivity_squared(scale: Scale) -> Fraction:
+    return scale.cost * Fraction(scale.sigma) ** 2
 
 
 def none(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Values:

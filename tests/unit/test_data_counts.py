@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qcompile.data import ExactCounts, GivenCounts, Rows, counts, open_data, read
@@ -33,6 +33,7 @@ def columns(rows: list[tuple[Any, ...]]) -> dict[str, list[Any]]:
     return {name: [row[i] for row in rows] for i, name in enumerate(SCHEMA.names)}
 
 
+@settings(max_examples=20)
 @given(ROWS)
 def test_tables_agree_with_a_counter_in_every_order(rows: list[tuple[Any, ...]]) -> None:
     result = read(columns(rows), SCHEMA)

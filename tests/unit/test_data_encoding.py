@@ -173,14 +173,15 @@ def test_typed_columns_agree_with_the_plain_encoder(
         check(path, schema, rows, text=False)
 
 
-@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint64", "float16", "float32"])
+KINDS = ("int8", "uint8", "int16", "int64", "uint64", "float16", "float32", "float64")
+
+
 @pytest.mark.parametrize("policy", NUMBER_POLICIES, ids=lambda p: p.kind)
-def test_every_width_of_numbers_reaches_the_same_cells(kind: str, policy: Policy) -> None:
-    attribute = Attribute("a", IntegerDomain(-100, 100), policy)
-    values = np.array([0, 1, 99, 100], dtype=kind)
-    if policy.kind != "strict":
-        values = np.append(values, np.array([101, 120], dtype=kind))
-    assert check({"a": values}, Schema((attribute,)), [(v,) for v in values.tolist()], text=False) is not None
+def test_every_width_of_numbers_reaches_the_same_cells(policy: Policy) -> None:
+    schema = Schema(tuple(Attribute(kind, IntegerDomain(-100, 100), policy) for kind in KINDS))
+    values = [0, 1, 99, 100] + [101, 120] * (policy.kind != "strict")
+    columns = {kind: np.array(values, dtype=kind) for kind in KINDS}
+    assert check(columns, schema, [(v,) * len(KINDS) for v in values], text=False) is not None
 
 
 def test_the_largest_unsigned_value_is_above_every_domain() -> None:
@@ -273,3 +274,15 @@ def test_labels_that_a_csv_file_cannot_tell_apart_are_refused(tmp_path: pathlib.
 def test_integers_that_a_double_cannot_hold_are_refused(domain: Domain) -> None:
     with pytest.raises(DataError, match=r"'id': integers must be below 2\^53"):
         read({"id": [0]}, Schema((Attribute("id", domain),)))
+
+
+@pytest.mark.parametrize("domain", [IntegerDomain(0, 7), *NUMERIC], ids=str)
+def test_nan_of_a_typed_column_is_a_null_and_not_a_large_number(domain: Domain) -> None:
+    table = pa.table({"a": pa.array([3.0, float("nan"), float("inf")], from_pandas=False)})
+    assert table["a"].null_count == 0
+    rest = read(table, Schema((Attribute("a", domain, Policy("other", "rest")),)))
+    assert rest.codes["a"].tolist()[1:] == [domain.size, domain.size]
+    assert read(table, Schema((Attribute("a", domain, Policy("drop")),))).total == 1
+    with pytest.raises(DataError, match="which cannot be clipped"):
+        read(table, Schema((Attribute("a", domain, Policy("clip")),)))
+    assert read(table.take([0, 2]), Schema((Attribute("a", domain, Policy("clip")),))).codes["a"][1] == domain.size - 1

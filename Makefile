@@ -1,0 +1,51 @@
+# Two commands on a fresh machine with Python 3.11 and make:
+#   make demo   compile and run examples/couples on real data
+#   make test   every check and test
+# Each makes its own virtual environment; PYTHON=... chooses the interpreter.
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+DEV := .venv
+DEMO := .venv-demo
+
+.PHONY: demo examples test lint test-slow format clean
+
+demo: $(DEMO)/.ready
+	@$(DEMO)/bin/python examples/couples/demo.py
+
+examples: $(DEMO)/.ready
+	$(DEMO)/bin/python examples/couples/demo.py
+	$(DEMO)/bin/python examples/census2000/demo.py
+
+test: lint
+	$(DEV)/bin/pytest -q -m "not slow"
+
+lint: $(DEV)/.ready
+	$(DEV)/bin/ruff check .
+	$(DEV)/bin/ruff format --check .
+	$(DEV)/bin/mypy
+	$(DEV)/bin/lint-imports
+
+test-slow: $(DEV)/.ready
+	HYPOTHESIS_PROFILE=thorough $(DEV)/bin/pytest -q
+
+format: $(DEV)/.ready
+	$(DEV)/bin/ruff format .
+	$(DEV)/bin/ruff check --fix .
+
+$(DEV)/.ready: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(DEV)
+	$(DEV)/bin/python -m pip install -q --upgrade pip
+	$(DEV)/bin/python -m pip install -q -e ".[dev]"
+	touch $@
+
+$(DEMO)/.ready: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(DEMO)
+	$(DEMO)/bin/python -m pip install -q --upgrade pip
+	$(DEMO)/bin/python -m pip install -q -e ".[examples]"
+	touch $@
+
+clean:
+	rm -rf $(DEV) $(DEMO) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
