@@ -36,8 +36,15 @@ def solve_kronecker(problem: Problem, solve_group: Callable[[Problem], Solution]
         KroneckerStrategy(problem.shape, parts),
         term.weighted * math.prod(s.loss for s in solved),
         term.weighted * math.prod(s.bound for s in solved),
-        "product of " + ", ".join(sorted({s.solver for s in solved})) if len(solved) > 1 else solved[0].solver,
+        _label([s.solver for s in solved]),
     )
+
+
+def _label(solvers: list[str]) -> str:
+    """The only solver, or the kinds of solvers that the factors took."""
+    if len(solvers) == 1:
+        return solvers[0]
+    return f"Kronecker of {', '.join(sorted({s.split(',')[0] for s in solvers}))}"
 
 
 def group_problem(group: Group, uniform: bool) -> Problem:

@@ -1,4 +1,4 @@
-"""Block-diagonalisation of a dense Gram by symmetries that are their own inverse.
+"""Block-diagonalisation of a Gram by symmetries that are their own inverse.
 
 When G is unchanged by a group of cell permutations an optimal V can be chosen unchanged too. For commuting involutions
 (swapping two equal axes, reversing all axes) the characters of the group split the cells' space into blocks, each
@@ -8,25 +8,31 @@ spanned by one vector per orbit: with two involutions four blocks of a quarter o
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from qcompile.arrays import Array, IntArray
+from qcompile.arrays import Array, IntArray, cells
 
 TOLERANCE = 1e-11
 """Relative; asymmetry below it is rounding error of the Gram."""
 
+Invariant = Callable[[IntArray], bool]
+"""Whether a Gram is unchanged by a permutation of the cells."""
+
 
 @dataclass(frozen=True, eq=False)
 class SymmetryBlock:
-    """The subspace of one character.
+    """The subspace of one character: sparse orthonormal columns T on the cells.
 
     Attributes:
-      basis: sparse orthonormal columns on the cells, as (cell, column, value) triples.
+      cell: row of each non-zero of T.
+      column: its column.
+      value: its value.
       orbits: the orbit of each column.
+      size: number of cells.
     """
 
     cell: IntArray
@@ -36,9 +42,13 @@ class SymmetryBlock:
     size: int
 
     def restrict(self, gram: Array) -> Array:
-        """``T' G T`` for the basis T."""
+        """``T' G T``, ``(columns, columns)``."""
         t = self.sparse()
         return np.asarray(t.T @ (t.T @ gram).T)
+
+    def restrict_rows(self, rows: Array) -> Array:
+        """``rows T``, ``(rows, columns)``."""
+        return np.asarray((self.sparse().T @ rows.T).T)
 
     def expand(self, rows: Array) -> Array:
         """Rows on the block's columns as rows on the cells: ``rows T'``."""
@@ -64,31 +74,45 @@ class Symmetry:
     sizes: Array
 
 
-def find_symmetry(shape: Sequence[int], *grams: Array) -> Symmetry:
-    """The symmetry of several Grams on the same cells, under swaps of equal axes and the reversal of all axes."""
-    n = grams[0].shape[0]
+def find_symmetry(shape: Sequence[int], invariant: Invariant) -> Symmetry:
+    """The symmetry under swaps of equal axes and the reversal of all axes, as far as they commute."""
     found: list[IntArray] = []
     for permutation in _candidates(shape):
-        commutes = all((permutation[f] == f[permutation]).all() for f in found)
-        if commutes and all(_is_invariant(g, permutation) for g in grams):
+        if all((permutation[f] == f[permutation]).all() for f in found) and invariant(permutation):
             found.append(permutation)
-    return _split(n, found)
+    return _split(cells(shape), found)
+
+
+def matrix_invariant(*grams: Array) -> Invariant:
+    """The test for dense Grams, all of which must be unchanged."""
+    return lambda permutation: all(_matrix_unchanged(g, permutation) for g in grams)
+
+
+def root_invariant(root: Array) -> Invariant:
+    """The test for ``R' R`` from R alone: permuting R's columns must be an orthogonal map of its rows."""
+    inverse = np.linalg.pinv(root)
+    scale, identity = 100 * TOLERANCE * np.abs(root).max(), np.eye(len(root))
+
+    def unchanged(permutation: IntArray) -> bool:
+        moved = root[:, permutation]
+        q = moved @ inverse
+        return bool(np.abs(q @ q.T - identity).max() <= 100 * TOLERANCE and np.abs(q @ root - moved).max() <= scale)
+
+    return unchanged
 
 
 def _candidates(shape: Sequence[int]) -> list[IntArray]:
-    """Disjoint swaps of equal axes, then the reversal of all axes, as permutations of the cells."""
-    index = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(tuple(shape))
-    swaps, used = [], set[int]()
-    for i, j in itertools.combinations(range(len(shape)), 2):
-        if shape[i] == shape[j]:
-            swaps.append(np.swapaxes(index, i, j).ravel())
-            used |= {i, j}
+    """Swaps of equal axes, then the reversal of all axes, as permutations of the cells."""
+    index = np.arange(cells(shape), dtype=np.int64).reshape(tuple(shape))
+    pairs = itertools.combinations(range(len(shape)), 2)
+    swaps = [np.swapaxes(index, i, j).ravel() for i, j in pairs if shape[i] == shape[j]]
     return [*swaps, np.flip(index).ravel()]
 
 
-def _is_invariant(gram: Array, permutation: IntArray) -> bool:
-    scale = TOLERANCE * np.abs(np.diag(gram)).max()
-    if np.abs(np.diag(gram)[permutation] - np.diag(gram)).max() > scale:
+def _matrix_unchanged(gram: Array, permutation: IntArray) -> bool:
+    diagonal = np.diag(gram)
+    scale = TOLERANCE * np.abs(diagonal).max()
+    if np.abs(diagonal[permutation] - diagonal).max() > scale:  # cheap, and almost always decides
         return False
     return bool(np.abs(gram[np.ix_(permutation, permutation)] - gram).max() <= scale)
 
@@ -103,7 +127,7 @@ def _split(n: int, involutions: list[IntArray]) -> Symmetry:
     sizes = np.bincount(orbit_of).astype(np.float64)
     blocks = []
     for character in range(len(elements)):
-        signs = np.array([1 - 2 * (bin(e & character).count("1") % 2) for e in range(len(elements))])
+        signs = np.array([1 - 2 * ((e & character).bit_count() % 2) for e in range(len(elements))], dtype=np.int64)
         block = _block(n, images[:, leaders], signs)
         if len(block.orbits):
             blocks.append(block)
@@ -114,10 +138,11 @@ def _block(n: int, images: IntArray, signs: IntArray) -> SymmetryBlock:
     """Columns sum_h sign(h) e_h(c), normalised, one per orbit; absent where the signs cancel."""
     orbits = images.shape[1]
     flat = images + n * np.arange(orbits)
-    cells, position = np.unique(flat, return_inverse=True)
-    values = np.bincount(position.ravel(), np.broadcast_to(signs[:, None], flat.shape).ravel().astype(np.float64))
+    entries, position = np.unique(flat, return_inverse=True)
+    weights = np.broadcast_to(signs[:, None], flat.shape).ravel().astype(np.float64)
+    values = np.bincount(position.ravel(), weights)
     kept = np.abs(values) > 0.5
-    column, cell, values = cells[kept] // n, cells[kept] % n, values[kept]
+    column, cell, values = entries[kept] // n, entries[kept] % n, values[kept]
     norms = np.sqrt(np.bincount(column, values**2, minlength=orbits))
     present, renumbered = np.unique(column, return_inverse=True)
     return SymmetryBlock(cell, renumbered.astype(np.int64), values / norms[column], present.astype(np.int64), n)
