@@ -381,10 +381,13 @@ FORMS = {
     Advice("an exponent is a number", "forms are sums of integer multiples of attributes, such as 2*a - b"): _workload(
         "affine(a ^ b)", "affine(a ** b)", "affine(a ^ (2))"
     ),
-    Advice("the form is given in round brackets", "write affine(a + b <= *) or abs(a - b <= *)"): _workload(
-        "affine a + b", "abs a - b", "affine [a + b]", "abs {a - b}", "affine", "abs", "affine <= 3"
-    )
-    + _workload_line("affine", "abs"),
+    Advice("the form is given in round brackets", "write affine(a + b <= *) or abs(a - b <= *)"): (
+        *_workload(
+            *(f"{k} {rest}" for k in ("affine", "abs") for rest in ("a", "[a]", "{a}", "", "<= 3", "2*a", "* total"))
+        ),
+        *_workload(*(f"{k} {rest}" for k in ("affine", "abs") for rest in ("`a`", "; total", "weight 2", "- a"))),
+        *_workload_line("affine", "abs"),
+    ),
     Advice("a form has no texts", "it is a sum of integer multiples of attributes"): _workload(
         'affine("a" + b)', 'affine(a + "b")', 'affine(a + b <= "3")'
     ),
@@ -424,10 +427,11 @@ OPTIONS = {
     Advice("a matrix factor has one file", 'write matrix(a, b; "strategy.npy")'): _workload(
         'matrix(a; "x", "y")', 'matrix(a; "x" "y")', 'matrix(a; "x"; "y")'
     ),
-    Advice(
-        "round brackets are missing", 'write random(a; p = 0.3, count = 200, seed = 7) or matrix(a; "file.npy")'
-    ): _workload(
-        "random a", "matrix a", "random [a]", "matrix [a]", "random {a}", "matrix {a}", "random", "matrix", 'matrix "x"'
+    Advice("round brackets are missing", 'write random(a; p = 0.3, count = 200, seed = 7) or matrix(a; "file.npy")'): (
+        *_workload(
+            *(f"{k} {rest}" for k in ("random", "matrix") for rest in ("a", "[a]", "{a}", "", '"x"', "`a`", "; total"))
+        ),
+        *_workload_line("random", "matrix"),
     ),
 }
 
@@ -567,3 +571,23 @@ EXAMPLES: dict[Advice, tuple[str, ...]] = {
     **PREDICATES,
 }
 """Wrong texts by the advice they call for; where two share a parser state and token, the first one counts."""
+
+QUERIES: dict[Advice, tuple[str, ...]] = {
+    Advice("one query is asked at a time", "ask a single expression, without name and weight"): (
+        *(
+            f"{first}{rest}"
+            for first in ("total", "prefix(a)", "total * total")
+            for rest in (" total", "; total", "\ntotal")
+        ),
+        *(
+            f"{first}{rest}"
+            for first in ("total", "prefix(a)")
+            for rest in (" weight 2", ", total", " + total", " : a", "}", " x")
+        ),
+        "each 1 of all * total",
+        "each 1 of all total",
+        "each 1 of (a) total",
+    ),
+    Advice("the query is missing", "ask for instance count(age in 18..65), or total"): ("# nothing", ";"),
+}
+"""The same for queries that are asked of a release."""

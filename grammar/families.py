@@ -20,6 +20,9 @@ from qcompile.grammar.words import name_text
 from qcompile.schema import Attribute
 from qcompile.workload import Family, default_factor
 
+LARGEST_WEIGHT = 1e300
+"""So that the sum of the weights of identical families stays finite."""
+
 KINDS: dict[str, Callable[[Attribute], OneAttribute]] = {
     "marginal": Marginal,
     "prefix": Prefix,
@@ -53,6 +56,9 @@ def _weight(number: syntax.Number, findings: Findings) -> float:
     if not (weight > 0 and math.isfinite(weight)):
         hint = "to leave a family out, remove its line" if weight == 0 else "write for instance weight 2 or weight 0.5"
         findings.fail(f"a weight must be finite and > 0, got {number.text}", number.at, hint)
+    if weight > LARGEST_WEIGHT:
+        hint = "only the ratios of weights matter: divide all of them"
+        findings.fail(f"the weight {number.text} is too large", number.at, hint)
     return weight
 
 

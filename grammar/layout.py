@@ -43,11 +43,12 @@ def format_file(file: syntax.File, source: Source, comments: Sequence[Comment]) 
     """The canonical text of a file."""
     page = _Page(source, list(reversed(comments)))
     pieces = list(_pieces(file, source))
-    limits = [*(p.at[0] for p in pieces[1:]), len(source.text) + 1]
-    for piece, limit in zip(pieces, limits, strict=True):
+    end = len(source.text) + 1
+    starts = [*(piece.at[0] for piece in pieces), end]
+    for piece, limit in zip(pieces, starts[1:], strict=True):
         page.write(piece, limit)
-    page.write_comments(len(source.text) + 1, "")
-    return "\n".join(page.lines) + "\n"
+    page.write_comments(end, "")
+    return "".join(line + "\n" for line in page.lines)
 
 
 def _pieces(file: syntax.File, source: Source) -> Iterator[Piece]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from qcompile.grammar.examples import EXAMPLES as EXAMPLES
+from qcompile.grammar.examples import QUERIES as QUERIES
 from qcompile.grammar.examples import Advice as Advice
 from qcompile.grammar.skipping import begins_statement
 from qcompile.grammar.source import At, Source

@@ -106,7 +106,7 @@ def parse_source(source: Source, findings: Findings, start: str = "file") -> Par
         except Unfit as unfit:
             failure = replace(unfit.failure, expected=driver.expected())
             findings.error(*mistakes.explain(failure, source, known_failures()))
-            if not driver.recover(unfit.failure):
+            if start == "query" or not driver.recover(unfit.failure):
                 break
     parsed = driver.parsed
     parsed.tree = None if tree is None else Build().transform(tree)
@@ -118,17 +118,23 @@ def known_failures() -> dict[Key, mistakes.Advice]:
     """The mistakes of `mistakes.EXAMPLES` by parser state and kind of token, found by making each of them."""
     known: dict[Key, mistakes.Advice] = {}
     general: dict[Key, mistakes.Advice] = {}
-    for advice, examples in mistakes.EXAMPLES.items():
-        for example in examples:
-            try:
-                Driver(Source.of(example, "example"), "file").run()
-            except Unfit as unfit:
-                first, *others = unfit.failure.keys
+    for start, collection in (("file", mistakes.EXAMPLES), ("query", mistakes.QUERIES)):
+        for advice, examples in collection.items():
+            for example in examples:
+                first, *others = _failure_of(example, start).keys
                 known.setdefault(first, advice)
                 for key in others:
                     general.setdefault(key, advice)
     # An example with a keyword explains other words in its place only when no example with a name does.
     return {**general, **known}
+
+
+def _failure_of(example: str, start: str) -> Failure:
+    try:
+        Driver(Source.of(example, "example"), start).run()
+    except Unfit as unfit:
+        return unfit.failure
+    raise ValueError(f"the example of a mistake {example!r} is no mistake")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -111,23 +112,25 @@ def _family(line: syntax.FamilyLine, scope: Scope, base: Path) -> Placed | None:
 
 def _merge(families: Sequence[Placed], findings: Findings) -> list[Placed]:
     """Identical families become one, with the sum of their weights and the other names as aliases."""
-    merged: dict[Hashable, Placed] = {}
+    groups: dict[Hashable, list[Placed]] = {}
     for family, line in families:
-        key = (family.choose, family.factors)
-        if key not in merged:
-            merged[key] = (family, line)
-            continue
-        first, place = merged[key]
-        weight = first.weight + family.weight
-        names = () if family.name in (first.name, *first.aliases) else (family.name,)
-        merged[key] = (replace(first, weight=weight, aliases=(*first.aliases, *names)), place)
-        findings.note(
-            f"family {family.name!r} has the same queries as {first.name!r} on line "
-            f"{findings.source.line(place.at[0])}",
-            line.at,
-            f"they count once, with weight {number_text(weight)}",
-        )
-    return list(merged.values())
+        groups.setdefault((family.choose, family.factors), []).append((family, line))
+    return [(_merged([family for family, _ in group]), _noted(group, findings)) for group in groups.values()]
+
+
+def _merged(same: Sequence[Family]) -> Family:
+    names = dict.fromkeys(family.name for family in same)
+    return replace(same[0], weight=math.fsum(f.weight for f in same), aliases=tuple(names)[1:])
+
+
+def _noted(group: Sequence[Placed], findings: Findings) -> syntax.FamilyLine:
+    """The line of the first of identical families, after a note about each of the others."""
+    first, place = group[0]
+    for family, line in group[1:]:
+        where = findings.source.line(place.at[0])
+        message = f"family {family.name!r} has the same queries as {first.name!r} on line {where}"
+        findings.note(message, line.at, "they count once, with the sum of their weights")
+    return place
 
 
 def _check_names(families: Sequence[Placed], findings: Findings) -> None:

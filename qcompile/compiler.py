@@ -54,7 +54,10 @@ def read(state: Compilation) -> Compilation:
 def split(state: Compilation) -> Compilation:
     """Workload to the closure lattice and its classes."""
     assert state.workload is not None
-    return replace(state, closure=decompose(state.workload, state.centring))
+    closure = decompose(state.workload, state.centring)
+    if not closure.classes:
+        raise OptionError("every query of the workload is 0 whatever the data, so there is nothing to measure")
+    return replace(state, closure=closure)
 
 
 def solve(state: Compilation) -> Compilation:

@@ -14,6 +14,8 @@ from qcompile.lattice import Problem, Term
 from qcompile.projection import Gram
 from qcompile.solvers.roots import dense_gram
 
+EPS = float(np.finfo(np.float64).eps)
+
 DENSE_CELLS = 1024
 """Cells up to which the SVD bound of the whole Gram is computed: a second at most."""
 
@@ -23,6 +25,7 @@ def lower_bound(problem: Problem) -> float:
     bound = sum(t.weighted * term_bound(t) for t in problem.terms)
     if len(problem.terms) > 1 and problem.cells <= DENSE_CELLS:
         values = np.linalg.eigvalsh(dense_gram(problem))
+        values -= 2 * problem.cells * EPS * values[-1]  # rounding errors: the root of one alone would be 1e-8
         bound = max(bound, float(np.sqrt(np.maximum(values, 0)).sum()) ** 2 / problem.cells)
     return bound * (1 - 1e-12)
 

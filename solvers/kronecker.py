@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from qcompile.lattice import Group, Problem, Term
 from qcompile.solvers.solution import Solution
-from qcompile.strategy import KroneckerStrategy, Part
+from qcompile.strategy import KroneckerStrategy, Part, Strategy
 
 
 def why_not(problem: Problem) -> str | None:
@@ -24,20 +24,24 @@ def solve_kronecker(problem: Problem, solve_group: Callable[[Problem], Solution]
 
     Args:
       problem: with a single term.
-      solve_group: solver of a problem with one group on all its axes; its strategy has one part.
+      solve_group: solver of a problem with one group on all its axes.
     """
     (term,) = problem.terms
     solved = [solve_group(group_problem(g, problem.uniform)) for g in term.groups]
-    parts = [
-        Part(g.axes, g.gram.shape, s.strategy.factors(range(len(g.axes)))[0])
-        for g, s in zip(term.groups, solved, strict=True)
-    ]
+    parts = [p for g, s in zip(term.groups, solved, strict=True) for p in _parts(g, s.strategy)]
     return Solution(
         KroneckerStrategy(problem.shape, parts),
         term.weighted * math.prod(s.loss for s in solved),
         term.weighted * math.prod(s.bound for s in solved),
         _label([s.solver for s in solved]),
     )
+
+
+def _parts(group: Group, strategy: Strategy) -> list[Part]:
+    """A group's strategy on the axes of the node."""
+    if isinstance(strategy, KroneckerStrategy):
+        return [Part(tuple(group.axes[a] for a in p.axes), p.shape, p.matrix) for p in strategy.parts]
+    return [Part(group.axes, group.gram.shape, strategy.factors(range(len(group.axes)))[0])]
 
 
 def _label(solvers: list[str]) -> str:

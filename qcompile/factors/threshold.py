@@ -182,6 +182,7 @@ class Threshold(Factor):
         """Weighted histogram of (level, kept cell), cumulated: never larger than its result."""
         from scipy.sparse import coo_array
 
+        first = self._first  # refuses forms on too many cells, before the arrays below are made
         kept = tuple(n for n, w in zip(self.shape, weights, strict=True) if w is None)
         column = np.zeros((), dtype=np.int64)
         weight: Array = np.ones(())
@@ -191,7 +192,7 @@ class Threshold(Factor):
             weight = np.multiply.outer(weight, np.ones(n) if w is None else w)
         width = cells(kept)
         require_memory(f"the projection of {self!r}", self.count * width, "use fewer thresholds or bins")
-        table = coo_array((weight.ravel(), (self._first, column.ravel())), shape=(self.count + 1, width)).toarray()
+        table = coo_array((weight.ravel(), (first, column.ravel())), shape=(self.count + 1, width)).toarray()
         return self._cumulate(table[: self.count]).reshape(self.count, *kept)
 
 

@@ -198,7 +198,7 @@ class Release:
         return Marginal(
             names,
             apply_product(self.plan.closure, product, table),
-            np.sqrt(self._variances(product)).reshape(table.shape if not names else product.shape),
+            np.asarray(np.sqrt(self._variances(product))),
         )
 
     def _require_all_cells(self, node: Node) -> None:

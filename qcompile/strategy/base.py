@@ -122,7 +122,7 @@ def column_bound(matrix: Array) -> Fraction:
     return Fraction(largest) * (1 + Fraction(matrix.shape[0] + 2, 2**52))
 
 
-def exact_dot(b: Array, x: Sequence[Fraction] | Sequence[int]) -> Fraction:
+def exact_dot(b: Array, x: Sequence[Fraction | int]) -> Fraction:
     """The exact dot product of doubles with rational numbers."""
     total = Fraction(0)
     for c, v in zip(b, x, strict=True):

@@ -96,9 +96,9 @@ def expand(schema: Schema, names: Sequence[str], matrix: Array) -> Array:
 
 def node_matrix(measurement: Measurement) -> Array:
     """B, from the exported factors alone."""
-    result = np.ones((1, 1))
+    result: Array = np.ones((1, 1))
     for f in measurement.factors:
-        result = np.kron(result, f)
+        result = np.asarray(np.kron(result, f), dtype=np.float64)
     return result
 
 
@@ -147,7 +147,7 @@ def some_counts(schema: Schema, rows: int = 10**6) -> IntArray:
     weight = np.abs(np.sin(1.0 + 1.7 * np.arange(n))) ** 3 * (np.arange(n) % 5 != 3)
     counts = np.floor(rows * weight / weight.sum()).astype(np.int64)
     counts[0] += rows - counts.sum()
-    return counts.reshape(shape)
+    return np.asarray(counts.reshape(shape))
 
 
 KINDS: dict[str, Callable[[Attribute, Attribute], tuple[Factor, ...]]] = {

@@ -93,7 +93,7 @@ def matrix(factor: Factor) -> Array:
         count = len(values if factor.thresholds is None else factor.thresholds)
     else:
         n = factor.shape[0]
-        count = {Marginal: n, Prefix: n, Range: n * (n + 1) // 2, Circular: n * n}[type(factor)]
+        count = {"marginal": n, "prefix": n, "range": n * (n + 1) // 2, "circular": n * n}[factor.kind]
     cells = list(np.ndindex(factor.shape))
     rows = [[float(holds(factor, q, code)) for code in cells] for q in range(count)]
     return np.array(rows).reshape(count, *factor.shape)
@@ -101,7 +101,7 @@ def matrix(factor: Factor) -> Array:
 
 def numbers(*shape: int) -> Array:
     """Numbers without any pattern that a sum could hide."""
-    return np.sin(1.0 + 1.618 * np.arange(math.prod(shape))).reshape(shape)
+    return np.asarray(np.sin(1.0 + 1.618 * np.arange(math.prod(shape))).reshape(shape))
 
 
 @given(factors)
