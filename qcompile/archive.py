@@ -57,6 +57,19 @@ def write(path: str | Path, kind: str, version: int, document: Mapping[str, Any]
     return content_hash(hashes)
 
 
+def require_place(path: str | Path) -> None:
+    """Refuse a path that cannot be written to, before the work that would be lost.
+
+    Raises:
+      StorageError: the folder does not exist or is not writable, or the path is a folder.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise StorageError(f"cannot write {path}: it is a folder; give the name of a file")
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise StorageError(f"cannot write {path}: the folder {path.parent} does not exist or is not writable")
+
+
 def content_hash(hashes: Mapping[str, str]) -> str:
     """One hash of all members' hashes."""
     return hashlib.sha256(json.dumps(dict(hashes), sort_keys=True).encode()).hexdigest()
@@ -135,3 +148,12 @@ def _verified(
         else:
             arrays[name.removesuffix(".npy")] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     return document, arrays, content_hash(hashes)
+
+
+def kind_of(path: str | Path) -> str | None:
+    """The kind that a file claims to be, unverified; None when it is not one of ours."""
+    try:
+        with zipfile.ZipFile(path) as z:
+            return str(json.loads(z.read(MANIFEST))["kind"])
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError, RuntimeError, NotImplementedError):
+        return None

@@ -76,7 +76,8 @@ def _weights(name: str, size: int, given: Array | None) -> Array:
     u = np.array(given, dtype=np.float64)
     if u.shape != (size,) or not np.isfinite(u).all() or not abs(u.sum() - 1) <= 1e-9:
         raise OptionError(f"the centring weights of {name!r} must be {size} finite numbers that sum to 1")
-    return np.asarray(u / u.sum())
+    # Scaled once: weights that come back from a file must keep their bits.
+    return u if abs(u.sum() - 1) <= size * np.finfo(float).eps else np.asarray(u / u.sum())
 
 
 @dataclass

@@ -12,6 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from qcompile import archive
 from qcompile.arrays import DEFAULT_MEMORY, cells, require_memory
 from qcompile.errors import OptionError, did_you_mean
 from qcompile.plan import Plan
@@ -58,6 +59,8 @@ def dry_run(plan: Plan, budget: Budget, *, accounting: str = "zcdp") -> DryRun:
     Raises:
       BudgetError: the budget cannot be spent this way.
     """
+    if not isinstance(budget, Budget):
+        raise OptionError(f"budget must be a Budget such as Budget(epsilon=1, delta='1e-9'), got {budget!r}")
     charge = budget.charge(accounting)
     scales, members = plan.scales(charge), plan.closure.members.tolist()
     draws = sum(m * s.rows for m, s in zip(members, plan.strategies, strict=True))
@@ -109,17 +112,20 @@ def run(
       BudgetError: the budget cannot be spent this way.
       DataError: the data does not fit the schema.
       SizeError: the work does not fit in memory.
+      StorageError: the release cannot be saved at ``output``.
     """
     from qcompile.data.counts import open_data
 
     _choice("mechanism", mechanism, MECHANISMS)
     _choice("noise", noise, NOISES)
     _check_combination(noise, accounting, test_seed)
+    limit = DEFAULT_MEMORY if max_memory is None else _whole("max_memory", max_memory, 1)
     expected = dry_run(plan, budget, accounting=accounting)
-    limit = DEFAULT_MEMORY if max_memory is None else max_memory
     require_memory("this run", expected.memory // 8, "raise the limit, or use fewer or smaller views", limit)
+    if output is not None:
+        archive.require_place(output)
     scales = plan.scales(expected.charge)
-    counts = open_data(data, plan.workload.schema)
+    counts = open_data(data, plan.workload.schema, plan.workload.views)
     values = measure(plan, counts, scales, make_noise(noise, test_seed), progress)
     release = Release(
         plan, _provenance(plan, expected, accounting, noise, test_seed), delivered_scales(noise, scales), values
@@ -156,10 +162,15 @@ def _check_combination(noise: str, accounting: str, test_seed: int | None) -> No
         )
     if test_seed is None:
         return
-    if isinstance(test_seed, bool) or not isinstance(test_seed, int) or test_seed < 0:
-        raise OptionError(f"test_seed must be a whole number, at least 0, got {test_seed!r}")
+    _whole("test_seed", test_seed, 0)
     if noise == "opendp":
         raise OptionError("noise='opendp' draws from OpenDP's own generator; it cannot take a test seed")
+
+
+def _whole(name: str, value: int, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise OptionError(f"{name} must be a whole number, at least {least}, got {value!r}")
+    return value
 
 
 def _choice(name: str, value: str, allowed: tuple[str, ...]) -> str:

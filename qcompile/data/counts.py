@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -94,12 +94,19 @@ def read(data: object, schema: Schema) -> Rows:
     return Rows(schema, dict(zip(schema.names, columns, strict=True)), len(columns[0]))
 
 
-def open_data(data: object, schema: Schema) -> Rows | GivenCounts:
+def open_data(data: object, schema: Schema, views: Iterable[tuple[str, ...]] = ()) -> Rows | GivenCounts:
     """Rows of a table (see `read`), or counts that were made elsewhere: a dict keyed by tuples of names.
 
+    Args:
+      data: what the user gave.
+      schema: the declared attributes.
+      views: sets of attributes whose tables will be asked for.
+
     Raises:
-      DataError: the data cannot be read, or does not fit the schema.
+      DataError: the data cannot be read, does not fit the schema, or lacks the counts of a view.
     """
     if isinstance(data, Mapping) and any(isinstance(key, tuple) for key in data):
-        return GivenCounts.of(data, schema)
+        counts = GivenCounts.of(data, schema)
+        counts.require(views)
+        return counts
     return read(data, schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -44,17 +44,29 @@ class GivenCounts:
         _require_agreement(schema, tables)
         return cls(schema, tables, int(next(iter(tables.values())).sum()))
 
+    def require(self, views: Iterable[Names]) -> None:
+        """Refuse at once what `table` would refuse later.
+
+        Raises:
+          DataError: no given table has all attributes of a view; names the first such view.
+        """
+        for names in views:
+            self._holder(names)
+
     def table(self, names: tuple[str, ...]) -> IntArray:
         """The counts over ``names`` in that order, summed from the smallest given table that has them all.
 
         Raises:
           DataError: no given table has them all.
         """
+        key = self._holder(names)
+        return marginal(key, self.tables[key], names)
+
+    def _holder(self, names: Names) -> Names:
         holders = [key for key in self.tables if set(names) <= set(key)]
         if not holders:
             raise DataError(f"no given table has the view ({', '.join(names)}); add its counts to the data")
-        key = min(holders, key=lambda k: cells(self.schema.shape(k)))
-        return marginal(key, self.tables[key], names)
+        return min(holders, key=lambda k: cells(self.schema.shape(k)))
 
 
 def marginal(key: Names, counts: IntArray, names: tuple[str, ...]) -> IntArray:

@@ -1,0 +1,106 @@
+"""``qcompile answers``: a family's answers as a table."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from qcompile.cli.output import message, require_file, result, table_lines
+from qcompile.errors import OptionError, QCompileError
+
+if TYPE_CHECKING:
+    from qcompile.release import Release
+
+
+def answers(
+    release_file: str = typer.Argument(..., metavar="RELEASE", help="A release that run has written."),
+    family: str = typer.Argument(None, metavar="FAMILY", help="A family's name; without it the families are listed."),
+    output: str = typer.Option(None, "-o", "--output", metavar="TABLE", help="Write .csv, .parquet, .arrow or .jsonl."),
+    alpha: float = typer.Option(0.05, help="Intervals cover with probability 1 - alpha."),
+    simultaneous: bool = typer.Option(False, "--simultaneous", help="All intervals of the family together."),
+    limit: int = typer.Option(20, help="Rows to print; 0 for all."),
+) -> None:
+    """Print or write the answers of a family, with standard errors and intervals.
+
+    Example: qcompile answers couples.release age_gap -o age_gap.csv
+    """
+    import qcompile as qc
+
+    require_file(release_file)
+    release = qc.load_release(release_file)
+    for stamp in release.provenance.stamps:
+        message(f"warning: {stamp}")
+    if family is None:
+        result("\n".join(table_lines(_families(release), limit=limit or None)))
+        return
+    table = release.answers(family, alpha=alpha, simultaneous=simultaneous)
+    if output is not None:
+        write_table(table, output)
+        result(f"{table.num_rows:,} answers written to {output}")
+    else:
+        result("\n".join(table_lines(table, limit=limit or None)))
+    message(f"intervals: {table.schema.metadata[b'interval'].decode()}")
+
+
+def _families(release: Release) -> Any:
+    """Name, queries, predicted rmse and text of every family."""
+    import pyarrow as pa
+
+    families = release.plan.workload.families
+    cost = float(2 * release.provenance.charge)
+    errors = [release.plan.family_errors(f).total for f in families]
+    return pa.table(
+        {
+            "family": [f.name for f in families],
+            "queries": [f.count for f in families],
+            "rmse": [math.sqrt(e / f.count / cost) for e, f in zip(errors, families, strict=True)],
+            "text": [f.text for f in families],
+        }
+    )
+
+
+def write_table(table: Any, path: str) -> None:
+    """Write an Arrow table in the format that the file's ending names.
+
+    Raises:
+      OptionError: another ending.
+      QCompileError: the file cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.feather
+    import pyarrow.parquet
+
+    plain = pa.table({c: _plain(table.column(c)) for c in table.column_names}).replace_schema_metadata(
+        table.schema.metadata
+    )
+    writers = {
+        ".csv": pyarrow.csv.write_csv,
+        ".parquet": pyarrow.parquet.write_table,
+        ".arrow": pyarrow.feather.write_feather,
+        ".jsonl": _write_lines,
+    }
+    ending = Path(path).suffix.lower()
+    if ending not in writers:
+        raise OptionError(f"cannot tell the format of {path!r}; end the name with {', '.join(writers)}")
+    try:
+        writers[ending](plain, path)
+    except OSError as e:
+        raise QCompileError(f"cannot write {path}: {e.strerror or e}") from None
+
+
+def _plain(column: Any) -> Any:
+    import pyarrow as pa
+
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+def _write_lines(table: Any, path: str) -> None:
+    import json
+
+    with open(path, "w", encoding="utf-8") as stream:
+        for row in table.to_pylist():
+            stream.write(json.dumps(row, ensure_ascii=False) + "\n")

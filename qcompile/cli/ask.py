@@ -1,0 +1,37 @@
+"""``qcompile ask``: one query in the span of a release."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from qcompile.cli.output import message, require_file, result
+
+
+def ask(
+    release_file: str = typer.Argument(..., metavar="RELEASE", help="A release that run has written."),
+    query: str = typer.Argument(
+        ..., metavar="QUERY", help="One query in the .q language, e.g. 'count(age in 65..80)'."
+    ),
+    alpha: float = typer.Option(0.05, help="The interval covers with probability 1 - alpha."),
+    as_json: bool = typer.Option(False, "--json", help="The answer as JSON."),
+) -> None:
+    """Answer any single query that the measurements can answer; the rest is refused, never guessed.
+
+    Example: qcompile ask couples.release 'count(age in 65..80 and educ = 12)'
+    """
+    import qcompile as qc
+
+    require_file(release_file)
+    release = qc.load_release(release_file)
+    for stamp in release.provenance.stamps:
+        message(f"warning: {stamp}")
+    answer = release.ask(query)
+    low, high = answer.interval(alpha)
+    if as_json:
+        found = {"estimate": answer.estimate, "std_error": answer.std_error, "lower": low, "upper": high}
+        result(json.dumps(found))
+    else:
+        level = f"{100 * (1 - alpha):g} %"
+        result(f"{answer.estimate:,.1f}, std error {answer.std_error:,.1f}, {level} interval {low:,.1f} to {high:,.1f}")

@@ -1,0 +1,65 @@
+"""``qcompile inspect``: a plan, a workload or a release, as text, JSON or a graph."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import typer
+
+from qcompile.cli.output import COST, DELTA, EPSILON, MU, RHO, budget_of, read_plan, require_file, result, table_lines
+from qcompile.errors import OptionError
+
+if TYPE_CHECKING:
+    from qcompile.release import Release
+
+
+def inspect(
+    file: str = typer.Argument(..., metavar="PLAN|FILE", help="A plan, a .q workload file or a release."),
+    as_json: bool = typer.Option(False, "--json", help="The plan's numbers as one JSON object."),
+    dot: bool = typer.Option(False, "--dot", help="The lattice as a graph for Graphviz."),
+    epsilon: str = EPSILON,
+    delta: str = DELTA,
+    rho: str = RHO,
+    mu: str = MU,
+    cost: str = COST,
+) -> None:
+    """Show what a plan measures and every predicted error; with a budget, the errors at that budget.
+
+    Example: qcompile inspect couples.plan --epsilon 1 --delta 1e-6
+    """
+    from qcompile import archive
+    from qcompile.explain import as_json as plan_json
+    from qcompile.explain import dot as plan_dot
+    from qcompile.release.files import KIND, load_release
+
+    if as_json and dot:
+        raise OptionError("choose one of --json and --dot")
+    require_file(file)
+    budget = budget_of(epsilon=epsilon, delta=delta, rho=rho, mu=mu, cost=cost)
+    release = load_release(file) if archive.kind_of(file) == KIND else None
+    plan = release.plan if release else read_plan(file)
+    if as_json:
+        result(json.dumps(plan_json(plan), indent=1))
+    elif dot:
+        result(plan_dot(plan).rstrip())
+    else:
+        if release:
+            result(_terms(release))
+        result(plan.explain().rstrip())
+        if budget is not None:
+            result(f"\npredicted errors at {budget.describe()}")
+            result("\n".join(table_lines(plan.summary(budget), limit=40)))
+
+
+def _terms(release: Release) -> str:
+    p = release.provenance
+    lines = [
+        f"release of qcompile {p.version}",
+        f"  charge       rho {p.charge} ({p.budget})",
+        f"  noise        {p.noise}, accounting {p.accounting}",
+        f"  privacy      {p.neighbours}, up to {p.contributions} rows of one unit",
+        f"  plan         {p.plan_hash}",
+        *(f"  WARNING      {stamp}" for stamp in p.stamps),
+    ]
+    return "\n".join(lines) + "\n"

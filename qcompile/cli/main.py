@@ -1,0 +1,98 @@
+"""The entry point: turns commands into exit codes.
+
+0 success; 1 internal error; 2 the user's mistake, or refused for size; 3 budget refused; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from qcompile.cli import answers, ask, check, compile_, doctor, fmt, inspect_, run
+from qcompile.cli.output import message
+from qcompile.errors import QCompileError
+from qcompile.version import __version__
+
+app = typer.Typer(
+    name="qcompile",
+    help="Compile large workloads of statistical queries, and answer them under differential privacy.",
+    epilog="A first workload: qcompile check FILE.q, then compile, inspect, run, answers and ask.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"qcompile {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Compile large workloads of statistical queries, and answer them under differential privacy."""
+
+
+for name, command in (
+    ("check", check.check),
+    ("fmt", fmt.fmt),
+    ("compile", compile_.compile_),
+    ("inspect", inspect_.inspect),
+    ("run", run.run),
+    ("answers", answers.answers),
+    ("ask", ask.ask),
+    ("doctor", doctor.doctor),
+):
+    app.command(name)(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(execute(arguments))
+
+
+def execute(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; no traceback for a user's mistake."""
+    command: Any = typer.main.get_command(app)
+    try:
+        code = command.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or 0)
+    except QCompileError as e:
+        message(str(e) if _positioned(e) else f"error: {e}")
+        return e.exit_code
+    except KeyboardInterrupt:
+        message("interrupted")
+        return 130
+    except BrokenPipeError:  # the reader of stdout is gone: nothing is left to say to it
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # stays open until the interpreter is done with it
+        return 0
+    except Exception as e:  # the last line of defence: usage errors of the parser, or a defect of ours
+        return _other(e)
+
+
+def _positioned(error: QCompileError) -> bool:
+    """Whether the message already starts with a place in a file."""
+    return bool(getattr(error, "diagnostics", ()))
+
+
+def _other(error: Exception) -> int:
+    if hasattr(error, "show") and hasattr(error, "exit_code"):  # a usage error of the command-line parser
+        error.show()
+        return int(error.exit_code)
+    if type(error).__name__ == "Abort":
+        message("interrupted")
+        return 130
+    if os.environ.get("QCOMPILE_DEBUG") == "1":
+        raise error
+    message(f"internal error: {type(error).__name__}; please report it, with the command line and `qcompile doctor`")
+    message("set QCOMPILE_DEBUG=1 to see where it happened; read it before you share it, it may show data")
+    return 1

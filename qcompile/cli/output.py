@@ -1,0 +1,111 @@
+"""Printing, reading of plans and workloads, and the budget options that several commands share."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from qcompile.errors import OptionError, QCompileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qcompile.plan import Plan
+    from qcompile.privacy.budget import Budget
+
+EPSILON = typer.Option(None, "--epsilon", metavar="E", help="Budget as (epsilon, delta), e.g. 1.")
+DELTA = typer.Option(None, "--delta", metavar="D", help="Failure probability that goes with epsilon, e.g. 1e-9.")
+RHO = typer.Option(None, "--rho", metavar="R", help="Budget in zCDP, exactly, e.g. 0.1 or 1/49.")
+MU = typer.Option(None, "--mu", metavar="M", help="Budget in Gaussian differential privacy.")
+COST = typer.Option(None, "--cost", metavar="C", help="Budget as privacy cost, 2 rho.")
+
+
+def message(text: str) -> None:
+    """A line for people, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def result(text: str) -> None:
+    """A result, on stdout."""
+    print(text)
+
+
+def read_plan(path: str, *, solver: str = "auto", gap: float = 1e-3) -> Plan:
+    """A plan from a plan file, or compiled from a ``.q`` file."""
+    import qcompile as qc
+
+    require_file(path)
+    if path.endswith(".q"):
+        return qc.compile(Path(path), solver=solver, gap=gap)
+    return qc.load_plan(path)
+
+
+def require_file(path: str) -> None:
+    """Refuse what is not a file, with a next step."""
+    if Path(path).is_dir():
+        raise QCompileError(f"{path} is a folder; name a file in it")
+    if not Path(path).exists():
+        raise QCompileError(f"there is no file {path}; check the name and the current folder")
+
+
+def budget_of(**given: str | None) -> Budget | None:
+    """The budget of the command line; None when none was given.
+
+    Raises:
+      BudgetError: it is malformed, zero, or several were given.
+    """
+    from qcompile.privacy.budget import Budget
+
+    named: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+    return Budget(**named) if named else None
+
+
+def memory_of(text: str | None) -> int | None:
+    """Bytes from a text such as ``4GB`` or ``500 MB``."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?)i?B?\s*", text, re.IGNORECASE)
+    if not found:
+        raise OptionError(f"--max-memory {text!r} is not an amount of memory; write for instance 4GB")
+    power = " kmgt".index((found[2] or " ").lower())
+    return int(float(found[1]) * 1000**power)
+
+
+@contextmanager
+def progress(label: str, total: int) -> Iterator[Callable[[], None]]:
+    """A progress bar on stderr; nothing when stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda: bar.advance(task)
+
+
+def table_lines(table: Any, limit: int | None = None) -> list[str]:
+    """An Arrow table as aligned text; numbers with one decimal, or five digits where they are small."""
+    from qcompile.explain import table as aligned
+
+    shown = table if limit is None else table.slice(0, limit)
+    columns = [shown.column(name).to_pylist() for name in shown.column_names]
+    numeric = [all(isinstance(v, float | int) for v in c if v is not None) for c in columns]
+    rows = [[_cell(v) for v in row] for row in zip(*columns, strict=True)]
+    lines = aligned(shown.column_names, rows, left={i for i, n in enumerate(numeric) if not n})
+    left = table.num_rows - shown.num_rows
+    return [*lines, *([f"  ... {left:,} more rows"] if left else [])]
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4g}"
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

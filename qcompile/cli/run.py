@@ -1,0 +1,105 @@
+"""``qcompile run``: measure a table once and write the release. Nothing it prints depends on the data."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import typer
+
+from qcompile.cli.output import (
+    COST,
+    DELTA,
+    EPSILON,
+    MU,
+    RHO,
+    budget_of,
+    memory_of,
+    message,
+    progress,
+    read_plan,
+    require_file,
+    result,
+    table_lines,
+)
+from qcompile.errors import OptionError
+
+if TYPE_CHECKING:
+    from qcompile.execute import DryRun
+
+
+def run(
+    plan_file: str = typer.Argument(..., metavar="PLAN|FILE", help="A plan, or a .q workload file."),
+    data: str = typer.Option(None, "--data", metavar="DATA", help="The confidential table: CSV or Parquet."),
+    output: str = typer.Option(None, "-o", "--output", metavar="RELEASE", help="Where to write the release."),
+    epsilon: str = EPSILON,
+    delta: str = DELTA,
+    rho: str = RHO,
+    mu: str = MU,
+    cost: str = COST,
+    mechanism: str = typer.Option("batch", help="batch."),
+    noise: str = typer.Option("rounded", help="rounded, opendp (slow cross-check) or none (NOT PRIVATE)."),
+    accounting: str = typer.Option("zcdp", help="zcdp, or gaussian: smaller errors for the same epsilon and delta."),
+    max_memory: str = typer.Option(None, "--max-memory", metavar="SIZE", help="Refuse beyond this, e.g. 4GB."),
+    test_seed: int = typer.Option(None, "--test-seed", metavar="N", help="Deterministic noise: NOT PRIVATE."),
+    dry: bool = typer.Option(False, "--dry-run", help="Say what would happen; read and spend nothing."),
+) -> None:
+    """Spend a budget on a table and write the release.
+
+    Example: qcompile run couples.plan --data couples.csv --epsilon 1 --delta 1e-6 -o couples.release
+    """
+    from qcompile import execute
+    from qcompile.privacy.budget import Budget
+
+    budget = budget_of(epsilon=epsilon, delta=delta, rho=rho, mu=mu, cost=cost)
+    if budget is None:
+        raise OptionError("a run needs a budget: give --epsilon and --delta, or --rho, --mu or --cost")
+    plan = read_plan(plan_file)
+    expected = execute.dry_run(plan, budget, accounting=accounting)
+    result(f"charge: rho {_exactly(expected.charge)}: {expected.budget}")
+    if not dry:
+        _require_targets(data, output)
+    result(_what(expected))
+    result("\n".join(table_lines(plan.summary(Budget(rho=expected.charge)), limit=40)))
+    if dry:
+        result("dry run: nothing was read, nothing was spent")
+        return
+    with progress("measuring", expected.nodes) as step:
+        release = execute.run(
+            plan,
+            data,
+            budget,
+            mechanism=mechanism,
+            noise=noise,
+            accounting=accounting,
+            output=output,
+            max_memory=memory_of(max_memory),
+            test_seed=test_seed,
+            progress=step,
+        )
+    for stamp in release.provenance.stamps:
+        message(f"warning: {stamp}")
+    result(f"written to {output}; ask it with: qcompile answers {output}")
+
+
+def _require_targets(data: str | None, output: str | None) -> None:
+    if data is None:
+        raise OptionError("a run needs --data, a CSV or Parquet file; --dry-run does without")
+    if output is None:
+        raise OptionError("a run needs -o, where to write the release; what is not written would be paid for in vain")
+    require_file(data)
+
+
+def _exactly(rho: Fraction) -> str:
+    """The charge as a fraction where people can read it, else as a decimal."""
+    return str(rho) if rho.denominator <= 10**6 else f"{float(rho):.6g}"
+
+
+def _what(expected: DryRun) -> str:
+    from qcompile.arrays import bytes_text
+
+    low, high = expected.sigma
+    return (
+        f"{expected.draws:,} measurements on {expected.nodes:,} nodes, noise scale {low:.5g} to {high:.5g}; "
+        f"about {bytes_text(expected.memory)} and {max(1, round(expected.seconds))} s"
+    )
