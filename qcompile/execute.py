@@ -68,7 +68,7 @@ def dry_run(plan: Plan, budget: Budget, *, accounting: str = "zcdp") -> DryRun:
     sigmas = [s.sigma for s in scales]
     return DryRun(
         charge=charge,
-        budget=budget.describe(),
+        budget=budget.describe(accounting),
         nodes=sum(members),
         draws=draws,
         sigma=(min(sigmas), max(sigmas)),
@@ -125,11 +125,10 @@ def run(
     if output is not None:
         archive.require_place(output)
     scales = plan.scales(expected.charge)
+    delivered = delivered_scales(noise, scales)
     counts = open_data(data, plan.workload.schema, plan.workload.views)
     values = measure(plan, counts, scales, make_noise(noise, test_seed), progress)
-    release = Release(
-        plan, _provenance(plan, expected, accounting, noise, test_seed), delivered_scales(noise, scales), values
-    )
+    release = Release(plan, _provenance(plan, expected, accounting, noise, test_seed), delivered, values)
     if output is not None:
         release.save(output)
     return release

@@ -33,16 +33,16 @@ HESSIAN_WORK = 1e10
 POLISHED = 1e-8
 """The gap that the interior point aims at whatever was asked: the last digits cost two or three iterations."""
 
-PATIENCE = 60
+PATIENCE = 40
 """Fixed-point iterations between attempts to finish on the active cells."""
 
 ROUNDS = 40
 
-ACTIVE_WEIGHT = 1e-2
-"""Orbits with less than this share of the mean weight, and a variance below `ACTIVE_VARIANCE` of the largest, are left
-out when the interior point finishes."""
+IDLE = 1e-6
+"""Orbits with less than this share of the largest weight carry none."""
 
-ACTIVE_VARIANCE = 0.95
+EXCHANGES = 8
+"""Rounds of exchanging idle orbits for violated ones."""
 
 SMALLEST_START = 1e-9
 """The interior point starts away from the boundary."""
@@ -81,31 +81,34 @@ def optimise(posed: certificate.Problem, gap: float) -> Best:
         before = best.gap
         point = fixed_point(posed, point, best, gap, PATIENCE)
         if best.gap > gap:
-            point = _finish(posed, point, best, gap)
+            _finish(posed, point, best, gap)
         if best.gap > 0.999 * before:
             break
     return best
 
 
-def _finish(posed: certificate.Problem, point: certificate.Point, best: Best, gap: float) -> certificate.Point:
-    """The interior point on the active orbits, if that is affordable; violated orbits join and it goes on."""
-    active = (point.mu * len(point.mu) > ACTIVE_WEIGHT) | (point.variances > ACTIVE_VARIANCE * point.peak)
-    for _ in range(5):
-        part = restricted(posed, np.flatnonzero(active))
-        if work(part) > HESSIAN_WORK:
-            return point
-        start = np.maximum(point.mu[active], SMALLEST_START)
+def _finish(posed: certificate.Problem, point: certificate.Point, best: Best, gap: float) -> None:
+    """The interior point on as many orbits as are affordable, the heaviest first; violated ones take idle ones' places.
+
+    The certificate of each result is computed on all orbits.
+    """
+    most = int(np.sqrt(2 * HESSIAN_WORK / sum(b.root.shape[0] ** 2 for b in posed.blocks)))
+    score, weights = point.mu, point.mu
+    for _ in range(EXCHANGES):
+        active = np.sort(np.argsort(-score, kind="stable")[:most])
+        part = restricted(posed, active)
+        start = np.maximum(weights[active], SMALLEST_START)
         inner = evaluate(part, start / (part.sizes @ start))
         inner = interior_point(part, inner, Best(inner), gap / 4)
-        mu = np.zeros(len(posed.sizes))
-        mu[active] = inner.mu
-        found = evaluate(posed, mu)
+        weights = np.zeros(len(posed.sizes))
+        weights[active] = inner.mu
+        found = evaluate(posed, weights)
         best.add(found)
-        violated = (found.variances > found.value * (1 + gap / 2)) & ~active
-        if best.gap <= gap or not violated.any():
+        excess = found.variances / found.value - 1
+        if best.gap <= gap or not (excess > gap).any():
             break
-        active |= violated
-    return point
+        # Weighted orbits stay; the most violated of the others come next.
+        score = np.where(weights > IDLE * weights.max(), 2.0, np.maximum(excess, 0) / (1 + excess.max()))
 
 
 def _short(problem: Problem) -> bool:

@@ -3,8 +3,8 @@
 language 1
 
 schema {
-  husage : integer 18..80 clip      # years; older husbands count as 80
-  age    : integer 18..80 clip      # the wife
+  husage : integer 18..70 clip      # years; the few who are older count as 70
+  age    : integer 18..70 clip      # the wife
   hushrs : integer 0..99 clip       # hours worked a week
   hours  : integer 0..99 clip
   educ   : integer 0..18 clip       # years of schooling
@@ -16,7 +16,7 @@ workload {
   couples     : total
   ages        : prefix(husage) * prefix(age)
   age_gap     : abs(husage - age <= *)              weight 4
-  older_wives : affine(husage - age <= {-10, -5, -3, -1, 0})
+  older_wives : affine(husage - age <= *)
   work_time   : affine(hours + hushrs <= *) * marginal(kidlt6)
   incomes     : range(faminc) * marginal(kidlt6)
   schooling   : prefix(educ) * prefix(faminc)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,6 +17,9 @@ from qcompile.strategy.base import EPS, Block, Strategy, column_bound, exact_dot
 
 RANK_TOLERANCE = 1e-9
 """Singular values of B below this share of the largest count as zero."""
+
+CONDITION = 1e-5
+"""Smallest ratio of pivots for which B B' is factored: ten digits of its inverse are then right."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,21 +36,55 @@ class Part:
     shape: tuple[int, ...]
     matrix: Array
 
+    def __post_init__(self) -> None:
+        # One layout in memory: a plan that was stored and read must give the same last digits.
+        object.__setattr__(self, "matrix", np.ascontiguousarray(self.matrix))
+
+    @cached_property
+    def _cholesky(self) -> Array | None:
+        """The lower factor of B B', where B has full row rank and is well-conditioned; None elsewhere."""
+        from scipy.linalg import cholesky
+
+        try:
+            factor = cholesky(self.matrix @ self.matrix.T, lower=True)
+        except np.linalg.LinAlgError:
+            return None
+        diagonal = np.diag(factor)
+        return np.asarray(factor) if diagonal.min() > CONDITION * diagonal.max() else None
+
     @cached_property
     def _svd(self) -> tuple[Array, int]:
         u, s, vt = np.linalg.svd(self.matrix, full_matrices=False)
         rank = int((s > RANK_TOLERANCE * s[0]).sum())
         return (vt[:rank].T / s[:rank]) @ u[:, :rank].T, rank
 
-    @property
+    @cached_property
     def inverse(self) -> Array:
         """The pseudo-inverse L, ``(cells, rows)``: L L' is the pseudo-inverse of V."""
-        return self._svd[0]
+        from scipy.linalg import cho_solve
+
+        return self._svd[0] if self._cholesky is None else np.asarray(cho_solve((self._cholesky, True), self.matrix)).T
 
     @property
     def rank(self) -> int:
         """Rank of the matrix."""
-        return self._svd[1]
+        return self._svd[1] if self._cholesky is None else self.matrix.shape[0]
+
+    def represent(self, q: Array) -> Array:
+        """``L' q``: ``(cells, k)`` to ``(rows, k)``."""
+        from scipy.linalg import cho_solve
+
+        if self._cholesky is None:
+            return self.inverse.T @ q
+        return np.asarray(cho_solve((self._cholesky, True), self.matrix @ q))
+
+    def solve(self, y: Array) -> Array:
+        """``L y``: ``(rows, k)`` to ``(cells, k)``."""
+        from scipy.linalg import cho_solve
+
+        if self._cholesky is None:
+            return self.inverse @ y
+        return np.asarray(self.matrix.T @ cho_solve((self._cholesky, True), y))
 
     @cached_property
     def covariance(self) -> Array:
@@ -89,35 +126,35 @@ class KroneckerStrategy(Strategy):
     def _order(self) -> tuple[int, ...]:
         return tuple(a for p in self.parts for a in p.axes)
 
-    def _forward(self, x: Array, matrices: Sequence[Array]) -> Array:
-        """Apply one matrix per part to an array on the node's axes; result ``(rows, *batch)``."""
+    def _forward(self, x: Array, maps: Sequence[Map]) -> Array:
+        """Apply one map per part to an array on the node's axes; result ``(rows, *batch)``."""
         d, batch = len(self.shape), x.shape[len(self.shape) :]
         x = x.transpose(*self._order, *range(d, x.ndim)).reshape((*(cells(p.shape) for p in self.parts), *batch))
-        return _in_turn(x, matrices).reshape(-1, *batch)
+        return _in_turn(x, maps).reshape(-1, *batch)
 
-    def _backward(self, y: Array, matrices: Sequence[Array]) -> Array:
-        """Apply one matrix per part to an array of rows; result ``(*shape, *batch)``."""
+    def _backward(self, y: Array, maps: Sequence[Map]) -> Array:
+        """Apply one map per part to an array of rows; result ``(*shape, *batch)``."""
         batch = y.shape[1:]
-        x = _in_turn(y.reshape((*(m.shape[1] for m in matrices), *batch)), matrices)
+        x = _in_turn(y.reshape((*(p.matrix.shape[0] for p in self.parts), *batch)), maps)
         x = x.reshape((*(n for p in self.parts for n in p.shape), *batch))
         back = [self._order.index(a) for a in range(len(self.shape))]
         return x.transpose(*back, *range(len(self.shape), x.ndim))
 
     def apply(self, x: Array) -> Array:
         """Part after part; see `Strategy.apply`."""
-        return self._forward(x, [p.matrix for p in self.parts])
+        return self._forward(x, [p.matrix.__matmul__ for p in self.parts])
 
     def adjoint(self, y: Array) -> Array:
         """Part after part; see `Strategy.adjoint`."""
-        return self._backward(y, [p.matrix.T for p in self.parts])
+        return self._backward(y, [p.matrix.T.__matmul__ for p in self.parts])
 
     def solve(self, y: Array) -> Array:
         """The pseudo-inverse of a Kronecker product is that of its parts."""
-        return self._backward(y, [p.inverse for p in self.parts])
+        return self._backward(y, [p.solve for p in self.parts])
 
     def represent(self, q: Array) -> Array:
         """Part after part; see `Strategy.represent`."""
-        return self._forward(q, [p.inverse.T for p in self.parts])
+        return self._forward(q, [p.represent for p in self.parts])
 
     @cached_property
     def sensitivity_squared(self) -> Fraction:
@@ -179,10 +216,16 @@ class KroneckerStrategy(Strategy):
         return result
 
 
-def _in_turn(x: Array, matrices: Sequence[Array]) -> Array:
-    """Multiply each matrix into its own leading axis."""
-    for axis, m in enumerate(matrices):
-        x = np.moveaxis(np.tensordot(m, x, axes=(1, axis)), 0, axis)
+Map = Callable[[Array], Array]
+"""A linear map of the columns of a matrix."""
+
+
+def _in_turn(x: Array, maps: Sequence[Map]) -> Array:
+    """Apply each map along its own leading axis."""
+    for axis, apply in enumerate(maps):
+        moved = np.moveaxis(x, axis, 0)
+        mapped = apply(moved.reshape(moved.shape[0], -1))
+        x = np.moveaxis(mapped.reshape(mapped.shape[0], *moved.shape[1:]), 0, axis)
     return x
 
 
@@ -226,9 +269,9 @@ def _component_trace(parts: list[Part], groups: list[Group]) -> float:
 
 def _component_variances(parts: list[Part], blocks: list[Block]) -> Array:
     counts = [b.count for b in blocks]
-    if len(parts) == 1:
+    if len(parts) == 1 and math.prod(counts) > parts[0].rank:
         return _one_part(parts[0], blocks).reshape(counts)
-    # Several parts: queries are laid out explicitly, in pieces of the first block.
+    # Several parts, or fewer queries than rank: queries are laid out explicitly, in pieces of the first block.
     axes = tuple(a for b in blocks for a in b.axes)
     width = cells([n for p in parts for n in p.shape]) * math.prod(counts[1:])
     require_memory("the variances of a family", width, "ask for fewer queries at once")
@@ -270,5 +313,5 @@ def _represent(parts: list[Part], q: Array, axes: tuple[int, ...]) -> Array:
     """``(L_1 x ... x L_k)' q`` for rows q ``(count, *axes)``: shape ``(count, rows)``."""
     order = [axes.index(a) + 1 for p in parts for a in p.axes]
     x = q.transpose(*order, 0).reshape(*(cells(p.shape) for p in parts), -1)
-    x = _in_turn(x, [p.inverse.T for p in parts])
+    x = _in_turn(x, [p.represent for p in parts])
     return x.reshape(-1, x.shape[-1]).T

@@ -1,0 +1,103 @@
+"""Predicted variances: sums, maxima, bounds for families too large to list, and the memory they refuse."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from qcompile import variances
+from qcompile.compiler import compile
+from qcompile.errors import SizeError
+from qcompile.factors import Affine, Circular, Factor, Marginal, Prefix, Range
+from qcompile.plan import Plan
+from qcompile.schema import Attribute, IntegerDomain, Schema
+from qcompile.variances import family_errors, node_parts, product_errors, product_variances
+from qcompile.workload import Family, Product, Workload
+
+
+def attribute(name: str, size: int) -> Attribute:
+    return Attribute(name, IntegerDomain(0, size - 1))
+
+
+A, B, C = attribute("a", 4), attribute("b", 3), attribute("c", 4)
+
+
+def compiled(*families: tuple[Factor, ...]) -> Plan:
+    made = tuple(Family(f"f{i}", f"f{i}", f) for i, f in enumerate(families))
+    return compile(Workload(Schema((A, B, C)), made))
+
+
+PRODUCTS: list[tuple[Factor, ...]] = [
+    (Prefix(A), Range(B)),
+    (Affine([A, C], [1, 1]), Marginal(B)),
+    (Circular(C), Circular(A)),
+    (Marginal(A), Marginal(B), Marginal(C)),
+    (),
+]
+
+
+@pytest.mark.parametrize("solver", ["auto", "rp", "wff"])
+@pytest.mark.parametrize("factors", PRODUCTS, ids=lambda f: " * ".join(x.kind for x in f) or "total")
+def test_bounds_of_large_products(factors: tuple[Factor, ...], solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past the limit the sum stays exact, and the maximum becomes an upper bound."""
+    made = Workload(Schema((A, B, C)), (Family("f", "f", factors),))
+    plan = compile(made, solver=solver)
+    args = (plan.closure, plan.strategies, plan.unit_sigma_squared, Product(factors))
+    table = product_variances(*args)
+    assert table.shape == Product(factors).shape
+    exact = product_errors(*args)
+    assert exact.exact
+    assert exact.total == pytest.approx(table.sum(), rel=1e-12)
+    assert exact.largest == table.max()
+    monkeypatch.setattr(variances, "LARGEST_TABLE", 0)
+    bounded = product_errors(*args)
+    assert not bounded.exact
+    assert bounded.total == pytest.approx(exact.total, rel=1e-9)
+    assert exact.largest <= bounded.largest * (1 + 1e-12)
+    assert bounded.largest < 20 * exact.largest
+
+
+def test_products_with_the_same_numbers_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """780 pairs of one kind: one table; and the shortcut changes nothing."""
+    attributes = tuple(attribute(f"x{i}", 3 + i % 2) for i in range(40))
+    family = Family("pairs", "pairs", tuple(map(Prefix, attributes)), choose=(2, 2))
+    plan = compile(Workload(Schema(attributes), (family,)))
+    calls = []
+    original = variances.product_errors
+
+    def counted(*args: object) -> variances.ErrorSummary:
+        calls.append(1)
+        return original(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(variances, "product_errors", counted)
+    args = (plan.closure, plan.strategies, plan.unit_sigma_squared)
+    found = family_errors(*args, family.products())
+    assert len(calls) <= 4
+    each = [original(*args, p) for p in family.products()]
+    assert found.total == pytest.approx(math.fsum(e.total for e in each), rel=1e-12)
+    assert found.largest == pytest.approx(max(e.largest for e in each), rel=1e-12)
+
+
+def test_nodes_that_are_not_measured_are_left_out() -> None:
+    one = attribute("one", 1)
+    made = Workload(Schema((one, A)), (Family("f", "f", (Prefix(one), Prefix(A))),))
+    closure = compile(made).closure
+    parts = list(node_parts(closure, Product((Prefix(one), Prefix(A)))))
+    assert [closure.nodes[p.node] for p in parts] == [(), (1,)]
+
+
+def test_a_table_of_variances_too_large_is_refused() -> None:
+    plan = compiled((Prefix(A),))
+    wide = [attribute(f"w{i}", 1000) for i in range(4)]
+    with pytest.raises(SizeError, match=r"8\.0 TB.*limit.*smaller family"):
+        product_variances(plan.closure, plan.strategies, [1.0], Product(tuple(map(Prefix, wide))))
+
+
+def test_variances_scale_with_the_noise() -> None:
+    plan = compiled((Prefix(A), Range(B)), (Affine([A, C], [1, 1]),))
+    p = Product((Prefix(A), Range(B)))
+    one = product_variances(plan.closure, plan.strategies, plan.unit_sigma_squared, p)
+    three = product_variances(plan.closure, plan.strategies, 3 * plan.unit_sigma_squared, p)
+    np.testing.assert_allclose(three, 3 * one, rtol=1e-12)
