@@ -8,17 +8,20 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 DEV := .venv
 DEMO := .venv-demo
 
+# One worker per core, each with one thread: threads of several workers would only wait for each other.
+TEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(DEV)/bin/pytest -q -n auto
+
 .PHONY: demo examples test lint test-slow format clean
 
 demo: $(DEMO)/.ready
-	@$(DEMO)/bin/python examples/couples/demo.py
+	@$(DEMO)/bin/python examples/couples/couples.py
 
 examples: $(DEMO)/.ready
-	$(DEMO)/bin/python examples/couples/demo.py
-	$(DEMO)/bin/python examples/census2000/demo.py
+	$(DEMO)/bin/python examples/couples/couples.py
+	$(DEMO)/bin/python examples/census2000/census2000.py
 
 test: lint
-	$(DEV)/bin/pytest -q -m "not slow"
+	$(TEST) -m "not slow"
 
 lint: $(DEV)/.ready
 	$(DEV)/bin/ruff check .
@@ -27,7 +30,7 @@ lint: $(DEV)/.ready
 	$(DEV)/bin/lint-imports
 
 test-slow: $(DEV)/.ready
-	HYPOTHESIS_PROFILE=thorough $(DEV)/bin/pytest -q
+	HYPOTHESIS_PROFILE=thorough $(TEST)
 
 format: $(DEV)/.ready
 	$(DEV)/bin/ruff format .

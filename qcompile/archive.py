@@ -114,7 +114,7 @@ def read(path: str | Path, kind: str, version: int) -> tuple[dict[str, Any], dic
         raise StorageError(f"there is no file {path}") from None
     except IsADirectoryError:
         raise StorageError(f"{path} is a folder, not a {kind} file") from None
-    except (zipfile.BadZipFile, EOFError, KeyError, ValueError, OSError, RuntimeError, NotImplementedError) as e:
+    except (zipfile.BadZipFile, EOFError, LookupError, TypeError, ValueError, OSError, RuntimeError) as e:
         if isinstance(e, StorageError):
             raise
         raise StorageError(f"{path} is not a {kind} file, or is damaged; make it again") from None
@@ -155,5 +155,5 @@ def kind_of(path: str | Path) -> str | None:
     try:
         with zipfile.ZipFile(path) as z:
             return str(json.loads(z.read(MANIFEST))["kind"])
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError, RuntimeError, NotImplementedError):
+    except (zipfile.BadZipFile, LookupError, TypeError, ValueError, OSError, RuntimeError):
         return None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qcompile.arrays import digest
+from qcompile.arrays import Array, digest
 from qcompile.errors import StorageError
 from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
 from qcompile.factors.base import OneAttribute
@@ -167,12 +167,19 @@ def strategy_data(strategy: Strategy, store: ArrayStore) -> dict[str, Any]:
 def read_strategy(data: dict[str, Any], store: ArrayStore) -> Strategy:
     """The inverse of `strategy_data`."""
     if data["kind"] == "fourier":
-        return FourierStrategy(np.asarray(store.get(data["kernel"]), dtype=np.float64))
+        return FourierStrategy(_finite(store, data["kernel"]))
     if data["kind"] == "kronecker":
         shape = tuple(data["shape"])
         parts = [
-            Part(tuple(p["axes"]), tuple(shape[a] for a in p["axes"]), np.asarray(store.get(p["matrix"]), np.float64))
+            Part(tuple(p["axes"]), tuple(shape[a] for a in p["axes"]), _finite(store, p["matrix"]))
             for p in data["parts"]
         ]
         return KroneckerStrategy(shape, parts)
     raise StorageError(f"unknown kind of strategy {data['kind']!r} in the file")
+
+
+def _finite(store: ArrayStore, name: str) -> Array:
+    array = np.asarray(store.get(name), dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError("the matrices of a strategy must be finite")
+    return array

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,8 @@ def read_plan(document: dict[str, Any], store: ArrayStore) -> Plan:
         closure = decompose(workload, centring)
         _check_same(closure, document, store)
         solutions = tuple(_read_solution(s, store) for s in document["solutions"])
-        plan = Plan(workload, closure, solutions, Options(**document["options"]))
-    except (KeyError, TypeError, ValueError, IndexError) as e:
+        plan = Plan(workload, closure, solutions, _read_options(document["options"]))
+    except (LookupError, TypeError, ValueError, AttributeError) as e:
         if isinstance(e, StorageError):
             raise
         raise StorageError("the file does not hold a plan that this version of qcompile understands") from e
@@ -90,9 +91,19 @@ def read_plan(document: dict[str, Any], store: ArrayStore) -> Plan:
     return plan
 
 
+def _read_options(data: dict[str, Any]) -> Options:
+    options = Options(**data)
+    if type(options.contributions) is not int or options.contributions < 1:
+        raise ValueError("contributions must be a whole number of rows, at least 1")
+    return options
+
+
 def _read_solution(data: dict[str, Any], store: ArrayStore) -> Solution:
     refused = tuple((route, reason) for route, reason in data["refused"])
-    return Solution(read_strategy(data["strategy"], store), data["loss"], data["bound"], data["solver"], refused)
+    loss, bound = float(data["loss"]), float(data["bound"])
+    if not (0 < loss < math.inf and 0 <= bound < math.inf):
+        raise ValueError("losses must be finite and > 0")
+    return Solution(read_strategy(data["strategy"], store), loss, bound, data["solver"], refused)
 
 
 def _packed_orders(closure: Lattice) -> IntArray:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from qcompile.errors import OptionError, SizeError, did_you_mean
 from qcompile.factors.base import Key
 from qcompile.lattice import Problem
-from qcompile.solvers import exact, fourier, kronecker, residual
+from qcompile.solvers import exact, fourier, residual
+from qcompile.solvers.kronecker import Factored, factored, solve_factored
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import KroneckerStrategy
 
 SOLVERS = ("auto", "exact", "rp", "wff")
+
+Route = tuple[str, str | None, Callable[[], Solution]]
+"""Its name, the reason against it or None, and how to take it."""
 
 
 class Solver:
@@ -51,42 +56,46 @@ class Solver:
         refused: list[tuple[str, str]] = []
         for label, reason, route in self._routes(problem):
             if reason is None:
-                solution = route(problem)
-                return Solution(solution.strategy, solution.loss, solution.bound, solution.solver, tuple(refused))
+                return replace(route(), refused=tuple(refused))
             refused.append((label, reason))
-        best = self._best_basis(problem)
-        return Solution(best.strategy, best.loss, best.bound, best.solver, tuple(refused))
+        return replace(self._best_basis(problem), refused=tuple(refused))
 
-    def _routes(self, problem: Problem) -> list[tuple[str, str | None, Callable[[Problem], Solution]]]:
-        """The routes of certified quality, cheapest first, each with the reason against it."""
+    def _routes(self, problem: Problem) -> list[Route]:
+        """The routes of certified quality, cheapest first."""
+        split = factored(problem)
         not_marginal = None if residual.is_exact(problem) else "the Gram is not permutation-invariant"
         shared = fourier.is_exact(problem) and len(problem.terms) > 1
         not_circulant = None if shared else "the Gram is not a sum of circulant products"
         return [
-            ("residual basis", not_marginal, residual.solve_residual),
-            ("Fourier basis", not_circulant, fourier.solve_fourier),
-            ("Kronecker", kronecker.why_not(problem), self._kronecker),
-            ("fixed point", exact.why_not(problem), lambda p: exact.solve_exact(p, self.gap)),
+            ("residual basis", not_marginal, lambda: residual.solve_residual(problem)),
+            ("Fourier basis", not_circulant, lambda: fourier.solve_fourier(problem)),
+            *([] if split is None else [("Kronecker", self._why_not(split), lambda: self._factored(problem, split))]),
+            ("optimal", exact.why_not(problem), lambda: exact.solve_exact(problem, self.gap)),
         ]
 
     def _exact(self, problem: Problem) -> Solution:
-        if len(problem.terms) == 1:
-            return self._kronecker(problem)
+        split = factored(problem)
+        if split is not None and self._why_not(split) is None:
+            return self._factored(problem, split)
         reason = exact.why_not(problem)
         if reason is not None:
             raise SizeError(f"no exact solver fits this node: {reason}; use solver='auto', or fewer or coarser cells")
         return exact.solve_exact(problem, self.gap)
 
-    def _kronecker(self, problem: Problem) -> Solution:
-        share = self.gap / len(problem.terms[0].groups)  # gaps of the factors add up, to first order
-        return kronecker.solve_kronecker(problem, lambda p: self._group(p, share))
+    def _why_not(self, split: Factored) -> str | None:
+        return None if split.rest is None else exact.why_not(split.rest)
+
+    def _factored(self, problem: Problem, split: Factored) -> Solution:
+        factors = len(split.groups) + (split.rest is not None)
+        share = self.gap / factors  # gaps of the factors add up, to first order
+        return solve_factored(problem, split, lambda p: self._group(p, share), lambda p: exact.solve_exact(p, share))
 
     def _group(self, problem: Problem, gap: float) -> Solution:
         """One group alone, solved once per plan: every node of a product workload shares its axes' solutions."""
-        gram = problem.terms[0].groups[0].gram
-        if (gram.key, gap) not in self._groups:
-            self._groups[gram.key, gap] = self._solve_group(problem, gap)
-        return self._groups[gram.key, gap]
+        key = problem.terms[0].groups[0].gram.key
+        if (key, gap) not in self._groups:
+            self._groups[key, gap] = self._solve_group(problem, gap)
+        return self._groups[key, gap]
 
     def _solve_group(self, problem: Problem, gap: float) -> Solution:
         if residual.is_exact(problem):

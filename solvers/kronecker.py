@@ -1,47 +1,120 @@
-"""Problems that are one Kronecker product: the optimum is the product of the factors' optima.
+"""Problems with Kronecker factors: each is solved alone, and the optimum is the product of their optima.
 
-If ``G_i = V_i D_i V_i`` with ``diag V_i = 1`` on each axis, the same holds of the products, and this is the
-optimality condition; losses and bounds multiply.
+If ``G_i = V_i D_i V_i`` with ``diag V_i = 1`` on each factor, the same holds of the products, and this is the
+optimality condition; losses and bounds multiply. A factor is a group of axes on which all terms have proportional
+Grams; what is left after all factors are split off is a sum of terms on the other axes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from qcompile.lattice import Group, Problem, Term
+from qcompile.projection import Gram
 from qcompile.solvers.solution import Solution
-from qcompile.strategy import KroneckerStrategy, Part, Strategy
+from qcompile.strategy import KroneckerStrategy, Part
+
+COMPARED_CELLS = 512
+"""Grams up to this size are compared by their numbers when their keys differ."""
 
 
-def why_not(problem: Problem) -> str | None:
-    """The reason this route cannot be taken, or None."""
-    return None if len(problem.terms) == 1 else f"the Gram is a sum of {len(problem.terms)} Kronecker products"
+@dataclass(frozen=True, eq=False)
+class Factored:
+    """A problem as a product.
+
+    Attributes:
+      groups: the Kronecker factors.
+      rest: the sum on the other axes, None where there is none left.
+      axes: the problem's axes that `rest` lives on, in its order.
+      weight: scalar factor.
+    """
+
+    groups: tuple[Group, ...]
+    rest: Problem | None
+    axes: tuple[int, ...]
+    weight: float
 
 
-def solve_kronecker(problem: Problem, solve_group: Callable[[Problem], Solution]) -> Solution:
-    """Solve each group alone and multiply.
+def factored(problem: Problem) -> Factored | None:
+    """The problem's Kronecker factors; None where there are none, or where it is a single factor."""
+    first = problem.terms[0]
+    groups = tuple(g for g in first.groups if all(_ratio(t, g) is not None for t in problem.terms))
+    taken = {a for g in groups for a in g.axes}
+    axes = tuple(a for a in range(len(problem.shape)) if a not in taken)
+    if not groups or (len(groups) == 1 and not axes and len(problem.terms) == 1):
+        return None
+    weights = [t.weighted * math.prod(_ratio(t, g) or 0.0 for g in groups) for t in problem.terms]
+    if not axes:
+        return Factored(groups, None, (), sum(weights))
+    terms = [_without(t, taken, axes, w) for t, w in zip(problem.terms, weights, strict=True)]
+    rest = Problem(tuple(problem.shape[a] for a in axes), tuple(terms), problem.uniform)
+    return Factored(groups, rest, axes, 1.0)
+
+
+def _ratio(term: Term, group: Group) -> float | None:
+    """The factor by which a term's Gram on the same axes exceeds the group's; None where they are not proportional."""
+    for g in term.groups:
+        if g.axes == group.axes and _proportional(g.gram, group.gram):
+            return g.gram.trace / group.gram.trace
+    return None
+
+
+def _proportional(a: Gram, b: Gram) -> bool:
+    if a.key == b.key:
+        return True
+    if a.shape != b.shape or a.cells > COMPARED_CELLS:
+        return False
+    x, y = a.matrix / a.trace, b.matrix / b.trace
+    return bool(np.abs(x - y).max() <= 1e-13 * np.abs(x).max())
+
+
+def _without(term: Term, taken: set[int], axes: Sequence[int], weight: float) -> Term:
+    place = {a: i for i, a in enumerate(axes)}
+    kept = [Group(tuple(place[a] for a in g.axes), g.gram) for g in term.groups if not taken & set(g.axes)]
+    return Term(tuple(kept), weight, weight)
+
+
+def solve_factored(
+    problem: Problem,
+    split: Factored,
+    solve_group: Callable[[Problem], Solution],
+    solve_rest: Callable[[Problem], Solution],
+) -> Solution:
+    """Solve each factor alone and multiply.
 
     Args:
-      problem: with a single term.
-      solve_group: solver of a problem with one group on all its axes.
+      problem: the whole.
+      split: its factors.
+      solve_group: solver of a problem with one group on all its axes; its strategy has one matrix.
+      solve_rest: solver of the remaining sum; its strategy is a `KroneckerStrategy`.
     """
-    (term,) = problem.terms
-    solved = [solve_group(group_problem(g, problem.uniform)) for g in term.groups]
-    parts = [p for g, s in zip(term.groups, solved, strict=True) for p in _parts(g, s.strategy)]
+    solved = [solve_group(group_problem(g, problem.uniform)) for g in split.groups]
+    parts = [
+        Part(g.axes, g.gram.shape, s.strategy.factors(range(len(g.axes)))[0])
+        for g, s in zip(split.groups, solved, strict=True)
+    ]
+    if split.rest is not None:
+        rest = solve_rest(split.rest)
+        solved.append(rest)
+        parts += _moved(rest, split.axes)
     return Solution(
         KroneckerStrategy(problem.shape, parts),
-        term.weighted * math.prod(s.loss for s in solved),
-        term.weighted * math.prod(s.bound for s in solved),
+        split.weight * math.prod(s.loss for s in solved),
+        split.weight * math.prod(s.bound for s in solved),
         _label([s.solver for s in solved]),
     )
 
 
-def _parts(group: Group, strategy: Strategy) -> list[Part]:
-    """A group's strategy on the axes of the node."""
-    if isinstance(strategy, KroneckerStrategy):
-        return [Part(tuple(group.axes[a] for a in p.axes), p.shape, p.matrix) for p in strategy.parts]
-    return [Part(group.axes, group.gram.shape, strategy.factors(range(len(group.axes)))[0])]
+def _moved(solution: Solution, axes: Sequence[int]) -> list[Part]:
+    """The parts of a solution on some axes of a larger problem."""
+    strategy = solution.strategy
+    if not isinstance(strategy, KroneckerStrategy):
+        raise TypeError("the remaining sum needs a strategy of explicit matrices")
+    return [Part(tuple(axes[a] for a in p.axes), p.shape, p.matrix) for p in strategy.parts]
 
 
 def _label(solvers: list[str]) -> str:

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
 def answers(
     release_file: str = typer.Argument(..., metavar="RELEASE", help="A release that run has written."),
-    family: str = typer.Argument(None, metavar="FAMILY", help="A family's name; without it the families are listed."),
-    output: str = typer.Option(None, "-o", "--output", metavar="TABLE", help="Write .csv, .parquet, .arrow or .jsonl."),
+    family: str | None = typer.Argument(
+        None, metavar="FAMILY", help="A family's name; without it the families are listed."
+    ),
+    output: str | None = typer.Option(
+        None, "-o", "--output", metavar="TABLE", help="Write .csv, .parquet, .arrow or .jsonl."
+    ),
     alpha: float = typer.Option(0.05, help="Intervals cover with probability 1 - alpha."),
     simultaneous: bool = typer.Option(False, "--simultaneous", help="All intervals of the family together."),
     limit: int = typer.Option(20, help="Rows to print; 0 for all."),

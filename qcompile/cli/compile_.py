@@ -12,7 +12,9 @@ from qcompile.cli.output import require_file, result
 
 def compile_(
     file: str = typer.Argument(..., metavar="FILE", help="A .q workload file."),
-    output: str = typer.Option(None, "-o", "--output", metavar="PLAN", help="Where to save; FILE.plan by default."),
+    output: str | None = typer.Option(
+        None, "-o", "--output", metavar="PLAN", help="Where to save; FILE.plan by default."
+    ),
     solver: str = typer.Option("auto", help="auto, exact, rp (ResidualPlanner) or wff (Weighted Fourier)."),
     gap: float = typer.Option(1e-3, help="Certified relative gap wanted, of the squared error."),
     contributions: int = typer.Option(1, help="The largest number of rows of one privacy unit."),

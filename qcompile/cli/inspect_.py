@@ -18,11 +18,11 @@ def inspect(
     file: str = typer.Argument(..., metavar="PLAN|FILE", help="A plan, a .q workload file or a release."),
     as_json: bool = typer.Option(False, "--json", help="The plan's numbers as one JSON object."),
     dot: bool = typer.Option(False, "--dot", help="The lattice as a graph for Graphviz."),
-    epsilon: str = EPSILON,
-    delta: str = DELTA,
-    rho: str = RHO,
-    mu: str = MU,
-    cost: str = COST,
+    epsilon: str | None = EPSILON,
+    delta: str | None = DELTA,
+    rho: str | None = RHO,
+    mu: str | None = MU,
+    cost: str | None = COST,
 ) -> None:
     """Show what a plan measures and every predicted error; with a budget, the errors at that budget.
 

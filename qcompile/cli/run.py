@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 def run(
     plan_file: str = typer.Argument(..., metavar="PLAN|FILE", help="A plan, or a .q workload file."),
-    data: str = typer.Option(None, "--data", metavar="DATA", help="The confidential table: CSV or Parquet."),
-    output: str = typer.Option(None, "-o", "--output", metavar="RELEASE", help="Where to write the release."),
-    epsilon: str = EPSILON,
-    delta: str = DELTA,
-    rho: str = RHO,
-    mu: str = MU,
-    cost: str = COST,
+    data: str | None = typer.Option(None, "--data", metavar="DATA", help="The confidential table: CSV or Parquet."),
+    output: str | None = typer.Option(None, "-o", "--output", metavar="RELEASE", help="Where to write the release."),
+    epsilon: str | None = EPSILON,
+    delta: str | None = DELTA,
+    rho: str | None = RHO,
+    mu: str | None = MU,
+    cost: str | None = COST,
     mechanism: str = typer.Option("batch", help="batch."),
     noise: str = typer.Option("rounded", help="rounded, opendp (slow cross-check) or none (NOT PRIVATE)."),
     accounting: str = typer.Option("zcdp", help="zcdp, or gaussian: smaller errors for the same epsilon and delta."),
-    max_memory: str = typer.Option(None, "--max-memory", metavar="SIZE", help="Refuse beyond this, e.g. 4GB."),
-    test_seed: int = typer.Option(None, "--test-seed", metavar="N", help="Deterministic noise: NOT PRIVATE."),
+    max_memory: str | None = typer.Option(None, "--max-memory", metavar="SIZE", help="Refuse beyond this, e.g. 4GB."),
+    test_seed: int | None = typer.Option(None, "--test-seed", metavar="N", help="Deterministic noise: NOT PRIVATE."),
     dry: bool = typer.Option(False, "--dry-run", help="Say what would happen; read and spend nothing."),
 ) -> None:
     """Spend a budget on a table and write the release.

@@ -25,6 +25,10 @@ CHUNK = 2**24
 """Numbers that a temporary array may hold (128 MB) before work is done in pieces."""
 
 
+COPIES = 5
+"""Square matrices that exist at once while a Gram is centred and its symmetries are looked for."""
+
+
 class Factor(abc.ABC):
     """A set of queries on one or a few attributes.
 
@@ -158,7 +162,7 @@ class OneAttribute(Factor):
     def gram(self) -> Array:
         """``W' W`` in closed form, refused before it is made where it is too large; see `Factor.gram`."""
         what = f"the Gram matrix of {self.kind}({self.attribute.name}) on {self.size:,} values"
-        require_memory(what, self.size**2, "use bins, a few thousand at most")
+        require_memory(what, COPIES * self.size**2, "use bins, a few thousand at most")
         return self._gram()
 
     @abc.abstractmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -52,13 +53,14 @@ def load_release(path: str | Path) -> Release:
     measured = arrays.pop("measured", None)
     if measured is None:
         raise StorageError(f"{path} holds no measurements")
-    plan = read_plan(document["plan"], ArrayStore(arrays))
     try:
+        plan = read_plan(document["plan"], ArrayStore(arrays))
         facts: dict[str, Any] = dict(document["provenance"])
         facts["charge"], facts["stamps"] = Fraction(facts["charge"]), tuple(facts["stamps"])
-        scales = tuple(Scale(float(s), float(g), Fraction(c)) for s, g, c in document["scales"])
-        return Release(plan, Provenance(**facts), scales, _split(plan, measured))
-    except (KeyError, TypeError, ValueError, IndexError) as e:
+        return Release(plan, Provenance(**facts), _scales(plan, document["scales"]), _split(plan, measured))
+    except (LookupError, TypeError, ValueError, AttributeError) as e:
+        if isinstance(e, StorageError):
+            raise
         raise StorageError(f"{path} does not hold a release that this version of qcompile understands") from e
 
 
@@ -82,11 +84,18 @@ def _joined(values: tuple[Values, ...]) -> Values:
     return np.concatenate(present) if present else np.zeros(0)
 
 
+def _scales(plan: Plan, data: list[list[Any]]) -> tuple[Scale, ...]:
+    scales = tuple(Scale(float(sigma), float(grid), Fraction(cost)) for sigma, grid, cost in data)
+    if len(scales) != len(plan.solutions) or not all(0 < s.sigma < math.inf and 0 <= s.grid < math.inf for s in scales):
+        raise ValueError("the noise scales do not fit the plan")
+    return scales
+
+
 def _split(plan: Plan, measured: Values) -> tuple[Values, ...]:
     """Cut the joined measurements at the nodes' numbers of rows."""
     rows = [s.rows for s in plan.strategies]
     counts = [rows[c] if c >= 0 else 0 for c in plan.closure.class_of.tolist()]
-    if sum(counts) != measured.size:
+    if measured.shape != (sum(counts),) or measured.dtype.kind not in "if":
         raise ValueError("the number of measurements does not fit the plan")
     ends = np.cumsum(counts)
     return tuple(measured[e - n : e] for e, n in zip(ends, counts, strict=True))

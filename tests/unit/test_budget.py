@@ -131,7 +131,7 @@ def test_other_requests_are_worth_the_same_in_both_accountings(budget: Budget) -
 
 def test_unknown_accounting_is_refused() -> None:
     with pytest.raises(OptionError, match="accounting='renyi' is unknown; choose"):
-        Budget(rho=1).charge("renyi")  # type: ignore[arg-type]
+        Budget(rho=1).charge("renyi")
 
 
 def test_budgets_are_immutable_values() -> None:

@@ -162,6 +162,7 @@ def test_size_alone_does_not_make_a_class() -> None:
         Affine([a, b], [1, 2]),
         Affine([a, b], [1, 1], [3]),
         Affine([a, b], [1, 1], [4]),
+        Affine([a, later], [1, 1], [3]),
         Abs([a, b], [1, -1]),
         Abs([a, later], [1, -1]),
         Random([a, b], 0.5, 7, 1),
@@ -257,7 +258,7 @@ def grams_by_name(found: Lattice) -> dict[tuple[str, ...], Array]:
 
 def test_sizes_beyond_any_memory_are_refused_before_allocation() -> None:
     a = attribute("income", 10**6)
-    with pytest.raises(SizeError, match=r"prefix\(income\) on 1,000,000 values needs 8\.0 TB.*limit is 8\.6 GB.*bins"):
+    with pytest.raises(SizeError, match=r"prefix\(income\) on 1,000,000 values needs 40\.0 TB.*limit is 8\.6 GB.*bins"):
         lattice([a], (Prefix(a),))
 
 

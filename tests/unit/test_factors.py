@@ -179,6 +179,19 @@ def test_key_ignores_names_and_shifts_that_cancel_but_nothing_else(kind: type[Af
     assert (form(0, 0).key == form(0, 1).key) == (kind is Affine)  # thresholds of affine follow the shift
 
 
+@pytest.mark.parametrize("kind", [Affine, Abs])
+def test_key_states_thresholds_relative_to_the_values(kind: type[Affine] | type[Abs]) -> None:
+    """``a + b <= 5`` over values from 0 is not ``a + b <= 5`` over values from 1, but it is ``a + b <= 6`` there."""
+
+    def form(low: int, threshold: int) -> Affine | Abs:
+        return kind([attribute("a", 4, low), attribute("b", 4)], [1, 1], [threshold])
+
+    assert form(0, 5).key != form(1, 5).key
+    assert (matrix(form(0, 5)) != matrix(form(1, 5))).any()
+    if kind is Affine:
+        assert form(0, 5).key == form(1, 6).key
+
+
 def test_affine_key_ignores_the_order_of_its_terms() -> None:
     a, b = attribute("a", 4), attribute("b", 4)
     assert Affine([a, b], [1, 2]).key == Affine([b, a], [2, 1]).key
@@ -270,7 +283,7 @@ def test_impossible_factors_are_refused(make: object) -> None:
 
 @pytest.mark.parametrize("kind", [Marginal, Prefix, Range, Circular])
 def test_a_gram_too_large_is_refused_before_it_is_made(kind: type[Prefix]) -> None:
-    with pytest.raises(SizeError, match=r"8\.0 TB.*limit is 8\.6 GB.*bins"):
+    with pytest.raises(SizeError, match=r"40\.0 TB.*limit is 8\.6 GB.*bins"):
         kind(attribute("a", 10**6)).gram()
 
 

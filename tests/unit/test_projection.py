@@ -37,7 +37,7 @@ def factors(draw: st.DrawFn) -> Factor:
             [
                 *(kind(chosen[0]) for kind in (Marginal, Prefix, Range, Circular)),
                 *(kind(chosen, coefficients) for kind in (Affine, Abs)),
-                *(Matrix(chosen, np.sin(np.arange(1.0, 1 + rows * size) ** 1.3).reshape(rows, size)) for rows in (1, 4)),
+                *(Matrix(chosen, np.sin(np.arange(1.0, 1 + rows * size) ** 1.3).reshape(rows, -1)) for rows in (1, 4)),
                 *(Random(chosen, 0.4, count, 7) for count in (1, 3)),
             ]
         )
