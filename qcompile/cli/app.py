@@ -63,7 +63,9 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; no traceback for a user's mistake."""
     command: Any = typer.main.get_command(app)
     try:
-        code = command.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+        code = command.main(
+            args=None if arguments is None else list(arguments), prog_name="qcompile", standalone_mode=False
+        )
         sys.stdout.flush()
         return int(code or 0)
     except QCompileError as e:

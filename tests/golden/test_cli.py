@@ -1,0 +1,153 @@
+"""Deliberate mistakes in data files, budgets, options, plans and queries, with everything that is printed for each.
+
+The expected texts stand in ``cli/mistakes.txt``; ``pytest tests/golden --update-golden`` rewrites it. Read them as a
+newcomer would: what is wrong, and what to do next.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shlex
+from typing import Any
+
+import pytest
+
+from qcompile.cli.app import execute
+
+EXPECTED = pathlib.Path(__file__).parent / "cli" / "mistakes.txt"
+
+WORKLOAD = """
+schema { age : integer 0..9
+         job : category {"cook", "smith"} }
+workload { ages : prefix(age)
+           jobs : marginal(job) }
+"""
+
+FILES: dict[str, bytes] = {
+    "good.csv": b"age,job\n3,cook\n4,smith\n",
+    "no-column.csv": b"age,jobs\n3,cook\n",
+    "unknown-category.csv": b"age,job\n3,zeppelinist\n",
+    "text-in-number.csv": b"age,job\nseventytwo,cook\n",
+    "outside.csv": b"age,job\n7777,cook\n",
+    "null.csv": b"age,job\n,cook\n",
+    "empty.csv": b"",
+    "no-header.csv": b"3,cook\n4,smith\n",
+    "twice.csv": b"age,job,age\n3,cook,3\n",
+    "semicolons.csv": b"age;job\n3;cook\n",
+    "utf16.csv": "age,job\n3,cook\n".encode("utf-16"),
+    "latin1.csv": "age,job\n3,caf\xe9\n".encode("latin-1"),
+    "ragged.csv": b"age,job\n3,cook\n4\n5,cook,8888,9999\n",
+    "table.xlsx": b"PK",
+    "broken.parquet": b"PAR1 is not enough",
+    "text.plan": b"not a plan",
+    "bad.q": b"schema { age : integer 0..9 }\nworkload { ages : prefix(agee) }\n",
+    "utf16.q": "schema {}".encode("utf-16"),
+}
+
+SECRETS = ("zeppelinist", "seventytwo", "7777", "8888", "9999", "caf\xe9")
+
+RUN = "run w.plan -o out.release --data"
+
+# Command line and the exit code it must have: 2 for the user's mistakes, 3 for budgets.
+MISTAKES: list[tuple[str, int]] = [
+    *(
+        (f"{RUN} {name} --rho 1", 2)
+        for name in FILES
+        if name.endswith((".csv", ".xlsx", ".parquet"))
+        if name != "good.csv"
+    ),
+    (f"{RUN} nowhere.csv --rho 1", 2),
+    (f"{RUN} . --rho 1", 2),
+    (f"{RUN} good.csv --epsilon 0 --delta 1e-9", 3),
+    (f"{RUN} good.csv --epsilon -1 --delta 1e-9", 3),
+    (f"{RUN} good.csv --epsilon nan --delta 1e-9", 3),
+    (f"{RUN} good.csv --epsilon inf --delta 1e-9", 3),
+    (f"{RUN} good.csv --epsilon abc --delta 1e-9", 3),
+    (f"{RUN} good.csv --epsilon '' --delta 1e-9", 3),
+    (f"{RUN} good.csv --epsilon 1 --delta 0", 3),
+    (f"{RUN} good.csv --epsilon 1 --delta 1", 3),
+    (f"{RUN} good.csv --epsilon 1", 3),
+    (f"{RUN} good.csv --epsilon 1 --delta 1e-9 --rho 1", 3),
+    (f"{RUN} good.csv --rho 0", 3),
+    (f"{RUN} good.csv --rho 1/0", 3),
+    (f"{RUN} good.csv", 2),
+    (f"{RUN} good.csv --rho 1 --noise laplace", 2),
+    (f"{RUN} good.csv --rho 1 --noise opendp --accounting gaussian", 2),
+    (f"{RUN} good.csv --rho 1 --accounting renyi", 2),
+    (f"{RUN} good.csv --rho 1 --mechanism magic", 2),
+    (f"{RUN} good.csv --rho 1 --max-memory plenty", 2),
+    (f"{RUN} good.csv --rho 1 --max-memory 10B", 2),
+    (f"{RUN} good.csv --rho 1 --test-seed -1", 2),
+    (f"{RUN} good.csv --rho 1 --no-such-option", 2),
+    ("run w.plan --rho 1 -o out.release", 2),
+    ("run w.plan --rho 1 --data good.csv", 2),
+    ("run w.plan --rho 1 --data good.csv -o nowhere/out.release", 2),
+    ("run text.plan --rho 1 --data good.csv -o out.release", 2),
+    ("run w.release --rho 1 --data good.csv -o out.release", 2),
+    ("run nowhere.plan --rho 1 --data good.csv -o out.release", 2),
+    ("inspect cut.plan", 2),
+    ("inspect edited.plan", 2),
+    ("inspect w.plan --json --dot", 2),
+    ("compile w.q --solver best", 2),
+    ("compile w.q --gap 0", 2),
+    ("compile w.q --contributions 0", 2),
+    ("compile w.q -o nowhere/w.plan", 2),
+    ("compile bad.q", 2),
+    ("compile utf16.q", 2),
+    ("check bad.q", 2),
+    ("check nowhere.q", 2),
+    ("fmt .", 2),
+    ("answers w.plan", 2),
+    ("answers w.release agess", 2),
+    ("answers w.release ages --alpha 2", 2),
+    ("answers w.release ages -o ages.docx", 2),
+    ("ask w.release 'count(age in 0..3 and job = \"cook\")'", 2),
+    ("ask w.release 'prefix(age)'", 2),
+    ("ask w.release 'count(agee = 1)'", 2),
+    ("ask w.release 'count(job = \"cok\")'", 2),
+    ("ask w.release 'count(age ='", 2),
+    ("no-such-command", 2),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A folder with a workload, its plan, a release and every faulty file."""
+    path = tmp_path_factory.mktemp("cli")
+    (path / "w.q").write_text(WORKLOAD)
+    for name, content in FILES.items():
+        (path / name).write_bytes(content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        assert execute(["compile", "w.q"]) == 0
+        assert (
+            execute(["run", "w.plan", "--data", "good.csv", "--rho", "1", "--test-seed", "1", "-o", "w.release"]) == 0
+        )
+    plan = (path / "w.plan").read_bytes()
+    (path / "cut.plan").write_bytes(plan[: len(plan) // 2])
+    (path / "edited.plan").write_bytes(plan.replace(b'"contributions": 1', b'"contributions": 0'))
+    return path
+
+
+def test_mistakes(
+    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, request: Any
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "100")
+    shown = []
+    for line, code in MISTAKES:
+        found = execute(shlex.split(line))
+        out, err = capsys.readouterr()
+        assert found == code, f"{line}: exit code {found}\n{out}{err}"
+        assert "Traceback" not in out + err, line
+        assert not any(secret in out + err for secret in SECRETS), line
+        assert not (folder / "out.release").exists(), line
+        shown.append(f"=== qcompile {line}\nexit {found}\n{out}{err}".rstrip() + "\n")
+    text = "\n".join(shown)
+    if request.config.getoption("--update-golden", default=False):
+        EXPECTED.write_text(text, encoding="utf-8")
+    assert text == EXPECTED.read_text(encoding="utf-8")
+
+
+def test_enough_mistakes() -> None:
+    assert len(MISTAKES) >= 40

@@ -1,0 +1,200 @@
+"""The command line on good input, and its last line of defence."""
+
+from __future__ import annotations
+
+import csv
+import json
+import pathlib
+import subprocess
+import sys
+import time
+
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+from qcompile.cli import check as check_command
+from qcompile.cli.app import execute, main
+from qcompile.version import __version__
+
+WORKLOAD = """# a comment
+schema { age : integer 0..9
+         job : category {"cook", "smith"} }
+workload { ages : prefix(age)
+           both : each 2 of all }
+"""
+COMMANDS = ("check", "fmt", "compile", "inspect", "run", "answers", "ask", "doctor")
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    (tmp_path / "w.q").write_text(WORKLOAD)
+    rows = [f"{i % 10},{'cook' if i % 3 else 'smith'}" for i in range(100)]
+    (tmp_path / "data.csv").write_text("age,job\n" + "\n".join(rows) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def good(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+    capsys.readouterr()
+    assert execute(arguments) == 0
+    return capsys.readouterr()
+
+
+@pytest.fixture
+def released(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> pathlib.Path:
+    good(capsys, "run", "w.q", "--data", "data.csv", "--rho", "100000", "--test-seed", "3", "-o", "w.release")
+    return folder / "w.release"
+
+
+def test_check(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert good(capsys, "check", "w.q") == ("w.q: ok, 30 queries in 2 families over 2 views\n", "")
+    assert json.loads(good(capsys, "check", "w.q", "--json")[0]) == []
+    (folder / "w.q").write_text(WORKLOAD.replace("prefix(age)", "prefix(agee)"))
+    assert execute(["check", "w.q", "--json"]) == 2
+    (finding,) = json.loads(capsys.readouterr().out)
+    assert (finding["line"], finding["column"], finding["hint"]) == (4, 26, "did you mean 'age'?")
+
+
+def test_fmt(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = folder / "w.q"
+    assert execute(["fmt", "w.q", "--check"]) == 2
+    assert file.read_text() == WORKLOAD
+    shown = good(capsys, "fmt", "w.q", "--stdout")[0]
+    assert file.read_text() == WORKLOAD
+    assert good(capsys, "fmt", "w.q")[0] == "w.q: rewritten\n"
+    assert file.read_text() == shown
+    assert "# a comment" in shown
+    good(capsys, "fmt", "w.q", "--check")
+
+
+def test_compile_and_inspect(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "saved in w.plan" in good(capsys, "compile", "w.q")[0]
+    text = good(capsys, "inspect", "w.plan")[0]
+    assert text == good(capsys, "inspect", "w.q")[0]
+    found = json.loads(good(capsys, "inspect", "w.plan", "--json")[0])
+    assert {"version", "schema", "queries", "views", "nodes", "classes", "sse", "rmse", "gap"} <= set(found)
+    assert found["queries"] == 30
+    wanted = {"attributes", "members", "cells", "rank", "solver", "loss", "bound", "gap"}
+    assert all(wanted <= set(c) for c in found["classes"])
+    assert good(capsys, "inspect", "w.plan", "--dot")[0].startswith("digraph lattice {")
+    assert "predicted errors at epsilon 1" in good(capsys, "inspect", "w.plan", "--epsilon", "1", "--delta", "1e-9")[0]
+
+
+def test_run_says_its_charge_first(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = good(capsys, "run", "w.q", "--data", "data.csv", "--rho", "1/49", "-o", "w.release")
+    assert out.startswith("charge: rho 1/49: ")
+    assert err == ""
+    assert "charge       rho 1/49" in good(capsys, "inspect", "w.release")[0]
+
+
+def test_dry_run_touches_nothing(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(folder.iterdir())
+    out, _ = good(capsys, "run", "w.q", "--epsilon", "1", "--delta", "1e-9", "--dry-run")
+    assert out.startswith("charge: rho 0.0149731: epsilon 1 at delta 1e-9")
+    assert out.endswith("dry run: nothing was read, nothing was spent\n")
+    assert sorted(folder.iterdir()) == before
+
+
+def test_not_private_is_said(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ("run", "w.q", "--data", "data.csv", "--rho", "1", "-o", "w.release")
+    assert "NOT PRIVATE: made without noise" in good(capsys, *run, "--noise", "none")[1]
+    assert "NOT PRIVATE" in good(capsys, "ask", "w.release", "total")[1]
+
+
+def test_output_does_not_depend_on_the_data(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ("run", "w.q", "--data", "data.csv", "--rho", "1", "-o", "w.release")
+    first = good(capsys, *run)
+    (folder / "data.csv").write_text("age,job\n0,cook\n")
+    assert good(capsys, *run) == first
+
+
+def test_answers(released: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "ages" in good(capsys, "answers", "w.release")[0]
+    out, err = good(capsys, "answers", "w.release", "ages")
+    assert len(out.splitlines()) == 11
+    assert "pointwise 95 %" in err
+    assert "simultaneous 95 %" in good(capsys, "answers", "w.release", "ages", "--simultaneous")[1]
+    assert "... 8 more rows" in good(capsys, "answers", "w.release", "ages", "--limit", "2")[0]
+
+
+def test_answers_in_every_format(released: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = ["age", "estimate", "std_error", "lower", "upper"]
+    for ending in ("csv", "parquet", "arrow", "jsonl"):
+        good(capsys, "answers", "w.release", "ages", "-o", f"ages.{ending}")
+    folder = released.parent
+    with (folder / "ages.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [r["age"] for r in rows] == [f"<= {i}" for i in range(10)]
+    assert [round(float(r["estimate"])) for r in rows] == [10 * (i + 1) for i in range(10)]  # rho is huge
+    assert pyarrow.parquet.read_table(folder / "ages.parquet").column_names == columns
+    assert pyarrow.feather.read_table(folder / "ages.arrow").column_names == columns
+    assert list(json.loads((folder / "ages.jsonl").read_text().splitlines()[0])) == columns
+
+
+def test_ask(released: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "std error" in good(capsys, "ask", "w.release", "count(age in 2..5)")[0]
+    found = json.loads(good(capsys, "ask", "w.release", "count(age in 2..5)", "--json")[0])
+    assert found["lower"] < found["estimate"] < found["upper"]
+    assert round(found["estimate"]) == 40
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert good(capsys, "doctor")[0].endswith("everything works\n")
+
+
+def test_doctor_reports_what_is_broken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "clarabel", None)
+    assert execute(["doctor"]) == 1
+    assert "BROKEN  clarabel" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Example: qcompile" in " ".join(good(capsys, command, "--help")[0].split())
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert good(capsys, "--version")[0] == f"qcompile {__version__}\n"
+
+
+def test_internal_error(
+    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(text: str) -> None:
+        raise RuntimeError("a secret of the data")
+
+    monkeypatch.setattr(check_command, "result", broken)
+    assert execute(["check", "w.q"]) == 1
+    err = capsys.readouterr().err
+    assert "internal error: RuntimeError; please report it" in err
+    assert "secret" not in err
+    monkeypatch.setenv("QCOMPILE_DEBUG", "1")
+    with pytest.raises(RuntimeError):
+        execute(["check", "w.q"])
+
+
+def test_interrupt(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(text: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(check_command, "result", interrupted)
+    assert execute(["check", "w.q"]) == 130
+
+
+def test_main_exits_with_the_code() -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["no-such-command"])
+
+
+def test_check_is_quick_as_a_process(folder: pathlib.Path) -> None:
+    """Under a second on a quiet machine; the assertion leaves room for a busy one."""
+    command = pathlib.Path(sys.executable).with_name("qcompile")
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        done = subprocess.run([command, "check", "w.q"], capture_output=True, text=True, check=True)
+        seconds.append(time.perf_counter() - start)
+    assert done.stdout.startswith("w.q: ok")
+    assert done.stderr == ""
+    assert min(seconds) < 2

@@ -1,0 +1,38 @@
+"""``import qcompile`` is cheap: nothing heavy loads before it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = [
+    *("cvxpy", "sympy", "pandas", "opendp", "ibis", "scipy", "matplotlib"),
+    *("duckdb", "networkx", "pyarrow", "lark", "typer", "flint"),
+]
+
+PROGRAM = f"""
+import sys, time
+start = time.perf_counter()
+import qcompile
+seconds = time.perf_counter() - start
+print(seconds, *[m for m in {HEAVY!r} if m in sys.modules])
+"""
+
+
+def test_import_is_light_and_quick() -> None:
+    runs = [
+        subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True) for _ in range(3)
+    ]
+    seconds, loaded = zip(*((float(r.stdout.split()[0]), r.stdout.split()[1:]) for r in runs), strict=True)
+    assert loaded == ([], [], [])
+    assert min(seconds) < 0.4
+
+
+def test_compiling_loads_no_optional_solver() -> None:
+    program = (
+        "import sys, qcompile as qc\n"
+        "qc.compile('schema { a : integer 0..4 }\\nworkload { p : prefix(a) }').explain()\n"
+        f"print([m for m in {['cvxpy', 'sympy', 'pandas', 'opendp', 'ibis', 'duckdb']!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
