@@ -202,7 +202,8 @@ def gap_text(gap: float) -> str:
 
 
 def _certificate(plan: Plan) -> str:
-    if not math.isfinite(plan.gap):
-        return "none: no lower bound is known for some problems"
+    unproven = sum(not math.isfinite(s.gap) for s in plan.solutions)
+    if unproven:
+        return f"none: no lower bound is known for {unproven} of {len(plan.solutions)} problems"
     text = gap_text(plan.gap).removeprefix("<")
     return f"total squared error within {text} of the optimum of this decomposition"
