@@ -129,7 +129,7 @@ def _verified(
     manifest = json.loads(z.read(MANIFEST))
     found = manifest["kind"]
     if found != kind:
-        raise StorageError(f"{path} is a {found} file, not a {kind} file")
+        raise StorageError(f"{path} is a {found} file, not a {kind} file; name a {kind} file")
     if manifest["version"] != version:
         raise StorageError(
             f"{path} has format version {manifest['version']}, this qcompile reads {version}; make it again, or "
@@ -142,7 +142,9 @@ def _verified(
     for name, expected in hashes.items():
         data = z.read(name)
         if hashlib.sha256(data).hexdigest() != expected:
-            raise StorageError(f"{path} is damaged or was changed after it was written ({name} has the wrong hash)")
+            raise StorageError(
+                f"{path} is damaged or was changed after it was written ({name} has the wrong hash); make it again"
+            )
         if name == DOCUMENT:
             document = json.loads(data)
         else:

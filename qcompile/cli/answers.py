@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from qcompile.cli.output import message, require_file, result, table_lines
+from qcompile.cli.output import message, require_file, require_target, result, table_lines
 from qcompile.errors import OptionError, QCompileError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def answers(
     ),
     alpha: float = typer.Option(0.05, help="Intervals cover with probability 1 - alpha."),
     simultaneous: bool = typer.Option(False, "--simultaneous", help="All intervals of the family together."),
-    limit: int = typer.Option(20, help="Rows to print; 0 for all."),
+    limit: int = typer.Option(20, min=0, help="Rows to print; 0 for all."),
 ) -> None:
     """Print or write the answers of a family, with standard errors and intervals.
 
@@ -42,6 +42,7 @@ def answers(
         return
     table = release.answers(family, alpha=alpha, simultaneous=simultaneous)
     if output is not None:
+        require_target(output, release_file)
         write_table(table, output)
         result(f"{table.num_rows:,} answers written to {output}")
     else:

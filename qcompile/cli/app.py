@@ -62,12 +62,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def execute(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; no traceback for a user's mistake."""
     command: Any = typer.main.get_command(app)
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        code = command.main(
-            args=None if arguments is None else list(arguments), prog_name="qcompile", standalone_mode=False
-        )
+        # Not command.main: it would keep interrupts and closed pipes from the handlers below.
+        with command.make_context("qcompile", given) as context:
+            command.invoke(context)
         sys.stdout.flush()
-        return int(code or 0)
+        return 0
+    except typer.Exit as e:
+        return e.exit_code
     except QCompileError as e:
         message(str(e) if _positioned(e) else f"error: {e}")
         return e.exit_code
@@ -90,9 +93,6 @@ def _other(error: Exception) -> int:
     if hasattr(error, "show") and hasattr(error, "exit_code"):  # a usage error of the command-line parser
         error.show()
         return int(error.exit_code)
-    if type(error).__name__ == "Abort":
-        message("interrupted")
-        return 130
     if os.environ.get("QCOMPILE_DEBUG") == "1":
         raise error
     message(f"internal error: {type(error).__name__}; please report it, with the command line and `qcompile doctor`")

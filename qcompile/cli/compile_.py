@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from qcompile.cli.output import require_file, result
+from qcompile.cli.output import require_file, require_target, result
 
 
 def compile_(
@@ -27,10 +27,11 @@ def compile_(
     from qcompile.explain import gap_text, number
 
     require_file(file)
+    target = output or str(Path(file).with_suffix(".plan"))
+    require_target(target, file)
     start = time.perf_counter()
     plan = qc.compile(Path(file), solver=solver, gap=gap, contributions=contributions)
     seconds = time.perf_counter() - start
-    target = output or str(Path(file).with_suffix(".plan"))
     plan.save(target)
     result(f"{plan.queries:,} queries over {plan.views:,} views: rmse {number(plan.rmse())} at privacy cost 1")
     result(f"{len(plan.closure.nodes):,} nodes, {len(plan.solutions):,} distinct problems solved in {seconds:.1f} s")

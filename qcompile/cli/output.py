@@ -54,6 +54,22 @@ def require_file(path: str) -> None:
         raise QCompileError(f"there is no file {path}; check the name and the current folder")
 
 
+def require_target(path: str, *inputs: str) -> None:
+    """Refuse to write over what the command reads, or where nothing can be written; before the work is done.
+
+    Raises:
+      OptionError: the target is one of the inputs, by whatever name.
+      StorageError: its folder does not exist or is not writable, or it is a folder itself.
+    """
+    from qcompile import archive
+
+    target = Path(path)
+    for name in inputs:
+        if target.exists() and Path(name).exists() and target.samefile(name):
+            raise OptionError(f"writing {path} would overwrite {name}, which this command reads; give another name")
+    archive.require_place(target)
+
+
 def budget_of(**given: str | None) -> Budget | None:
     """The budget of the command line; None when none was given.
 

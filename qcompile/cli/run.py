@@ -19,6 +19,7 @@ from qcompile.cli.output import (
     progress,
     read_plan,
     require_file,
+    require_target,
     result,
     table_lines,
 )
@@ -54,11 +55,12 @@ def run(
     budget = budget_of(epsilon=epsilon, delta=delta, rho=rho, mu=mu, cost=cost)
     if budget is None:
         raise OptionError("a run needs a budget: give --epsilon and --delta, or --rho, --mu or --cost")
+    limit = memory_of(max_memory)
     plan = read_plan(plan_file)
     expected = execute.dry_run(plan, budget, accounting=accounting)
     result(f"charge: rho {_exactly(expected.charge)}: {expected.budget}")
     if not dry:
-        _require_targets(data, output)
+        _require_targets(plan_file, data, output)
     result(_what(expected))
     result("\n".join(table_lines(plan.summary(Budget(rho=expected.charge)), limit=40)))
     if dry:
@@ -73,7 +75,7 @@ def run(
             noise=noise,
             accounting=accounting,
             output=output,
-            max_memory=memory_of(max_memory),
+            max_memory=limit,
             test_seed=test_seed,
             progress=step,
         )
@@ -82,12 +84,13 @@ def run(
     result(f"written to {output}; ask it with: qcompile answers {output}")
 
 
-def _require_targets(data: str | None, output: str | None) -> None:
+def _require_targets(plan_file: str, data: str | None, output: str | None) -> None:
     if data is None:
         raise OptionError("a run needs --data, a CSV or Parquet file; --dry-run does without")
     if output is None:
         raise OptionError("a run needs -o, where to write the release; what is not written would be paid for in vain")
     require_file(data)
+    require_target(output, plan_file, data)
 
 
 def _exactly(rho: Fraction) -> str:

@@ -1,15 +1,17 @@
 """Deliberate mistakes in data files, budgets, options, plans and queries, with everything that is printed for each.
 
-The expected texts stand in ``cli/mistakes.txt``; ``pytest tests/golden --update-golden`` rewrites it. Read them as a
-newcomer would: what is wrong, and what to do next.
+The expected texts stand in ``cli/mistakes.txt``, stdout and stderr apart; ``pytest tests/golden --update-golden``
+rewrites it. Read them as a newcomer would: what is wrong, and what to do next.
 """
 
 from __future__ import annotations
 
 import pathlib
 import shlex
-from typing import Any
+import zipfile
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from qcompile.cli.app import execute
@@ -42,6 +44,14 @@ FILES: dict[str, bytes] = {
     "text.plan": b"not a plan",
     "bad.q": b"schema { age : integer 0..9 }\nworkload { ages : prefix(agee) }\n",
     "utf16.q": "schema {}".encode("utf-16"),
+    "empty.q": b"",
+    "unclosed.q": b"schema { age : integer 0..9 }\nworkload { ages : prefix(age }\n",
+}
+
+# Columns of type text and float where the schema declares whole numbers.
+TABLES: dict[str, dict[str, list[str] | list[float]]] = {
+    "text.parquet": {"age": ["seventytwo"], "job": ["cook"]},
+    "fraction.parquet": {"age": [7777.5], "job": ["cook"]},
 }
 
 SECRETS = ("zeppelinist", "seventytwo", "7777", "8888", "9999", "caf\xe9")
@@ -52,7 +62,7 @@ RUN = "run w.plan -o out.release --data"
 MISTAKES: list[tuple[str, int]] = [
     *(
         (f"{RUN} {name} --rho 1", 2)
-        for name in FILES
+        for name in (*FILES, *TABLES)
         if name.endswith((".csv", ".xlsx", ".parquet"))
         if name != "good.csv"
     ),
@@ -66,10 +76,13 @@ MISTAKES: list[tuple[str, int]] = [
     (f"{RUN} good.csv --epsilon '' --delta 1e-9", 3),
     (f"{RUN} good.csv --epsilon 1 --delta 0", 3),
     (f"{RUN} good.csv --epsilon 1 --delta 1", 3),
+    (f"{RUN} good.csv --epsilon 1 --delta nan", 3),
     (f"{RUN} good.csv --epsilon 1", 3),
+    (f"{RUN} good.csv --delta 1e-9", 3),
     (f"{RUN} good.csv --epsilon 1 --delta 1e-9 --rho 1", 3),
     (f"{RUN} good.csv --rho 0", 3),
     (f"{RUN} good.csv --rho 1/0", 3),
+    (f"{RUN} good.csv --rho 1e400", 3),
     (f"{RUN} good.csv", 2),
     (f"{RUN} good.csv --rho 1 --noise laplace", 2),
     (f"{RUN} good.csv --rho 1 --noise opendp --accounting gaussian", 2),
@@ -78,35 +91,53 @@ MISTAKES: list[tuple[str, int]] = [
     (f"{RUN} good.csv --rho 1 --max-memory plenty", 2),
     (f"{RUN} good.csv --rho 1 --max-memory 10B", 2),
     (f"{RUN} good.csv --rho 1 --test-seed -1", 2),
-    (f"{RUN} good.csv --rho 1 --no-such-option", 2),
+    (f"{RUN} good.csv --rho 1 --test-seed 1 --noise opendp", 2),
     ("run w.plan --rho 1 -o out.release", 2),
     ("run w.plan --rho 1 --data good.csv", 2),
     ("run w.plan --rho 1 --data good.csv -o nowhere/out.release", 2),
+    ("run w.plan --rho 1 --data good.csv -o good.csv", 2),
+    ("run w.plan --rho 1 --data good.csv -o ./w.plan", 2),
+    ("run w.plan --rho 1 --max-memory plenty --dry-run", 2),
     ("run text.plan --rho 1 --data good.csv -o out.release", 2),
     ("run w.release --rho 1 --data good.csv -o out.release", 2),
     ("run nowhere.plan --rho 1 --data good.csv -o out.release", 2),
     ("inspect cut.plan", 2),
     ("inspect edited.plan", 2),
+    ("inspect forged.plan", 2),
+    ("inspect text.plan", 2),
     ("inspect w.plan --json --dot", 2),
     ("compile w.q --solver best", 2),
     ("compile w.q --gap 0", 2),
+    ("compile w.q --gap nan", 2),
     ("compile w.q --contributions 0", 2),
     ("compile w.q -o nowhere/w.plan", 2),
+    ("compile w.q -o w.q", 2),
     ("compile bad.q", 2),
     ("compile utf16.q", 2),
     ("check bad.q", 2),
+    ("check empty.q", 2),
+    ("check unclosed.q", 2),
     ("check nowhere.q", 2),
     ("fmt .", 2),
     ("answers w.plan", 2),
+    ("answers good.csv", 2),
+    ("answers cut.release", 2),
+    ("answers edited.release", 2),
+    ("answers nowhere.release", 2),
     ("answers w.release agess", 2),
     ("answers w.release ages --alpha 2", 2),
+    ("answers w.release ages --alpha nan", 2),
     ("answers w.release ages -o ages.docx", 2),
+    ("answers w.release ages -o nowhere/ages.csv", 2),
     ("ask w.release 'count(age in 0..3 and job = \"cook\")'", 2),
+    ("ask w.plan total", 2),
+    ("ask w.release total --alpha 0", 2),
+    ("ask w.release ''", 2),
     ("ask w.release 'prefix(age)'", 2),
+    ("ask w.release 'count(age = 1) count(age = 2)'", 2),
     ("ask w.release 'count(agee = 1)'", 2),
     ("ask w.release 'count(job = \"cok\")'", 2),
     ("ask w.release 'count(age ='", 2),
-    ("no-such-command", 2),
 ]
 
 
@@ -123,26 +154,60 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         assert (
             execute(["run", "w.plan", "--data", "good.csv", "--rho", "1", "--test-seed", "1", "-o", "w.release"]) == 0
         )
-    plan = (path / "w.plan").read_bytes()
-    (path / "cut.plan").write_bytes(plan[: len(plan) // 2])
-    (path / "edited.plan").write_bytes(plan.replace(b'"contributions": 1', b'"contributions": 0'))
+    for name, columns in TABLES.items():
+        pyarrow.parquet.write_table(pyarrow.table(columns), path / name)
+    for kind in ("plan", "release"):
+        whole = (path / f"w.{kind}").read_bytes()
+        (path / f"cut.{kind}").write_bytes(whole[: len(whole) // 2])
+        (path / f"edited.{kind}").write_bytes(edited(whole))
+    forge(path / "w.plan", path / "forged.plan")
     return path
 
 
+EDITED = b'"contributions": 1', b'"contributions": 0'
+
+
+def edited(content: bytes) -> bytes:
+    """Other bytes in a stored member, as a text editor would leave them: the zip's own checksum is wrong."""
+    assert EDITED[0] in content
+    return content.replace(*EDITED)
+
+
+def forge(source: pathlib.Path, target: pathlib.Path) -> None:
+    """The same edit made with a zip tool, which mends the checksum: only the hash in the manifest is wrong."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for member in old.infolist():
+            content = old.read(member)
+            new.writestr(member, edited(content) if member.filename == "document.json" else content)
+
+
+def contents(folder: pathlib.Path) -> dict[str, bytes]:
+    """Every file: a refused command must neither write, change nor remove one."""
+    return {f.name: f.read_bytes() for f in folder.iterdir()}
+
+
+def section(name: str, text: str) -> str:
+    return f"--- {name}\n{text.rstrip()}\n" if text.strip() else ""
+
+
 def test_mistakes(
-    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, request: Any
+    folder: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
-    shown = []
+    shown, before = [], contents(folder)
     for line, code in MISTAKES:
         found = execute(shlex.split(line))
         out, err = capsys.readouterr()
         assert found == code, f"{line}: exit code {found}\n{out}{err}"
         assert "Traceback" not in out + err, line
         assert not any(secret in out + err for secret in SECRETS), line
-        assert not (folder / "out.release").exists(), line
-        shown.append(f"=== qcompile {line}\nexit {found}\n{out}{err}".rstrip() + "\n")
+        assert err, line
+        assert contents(folder) == before, line
+        shown.append(f"=== qcompile {line}\nexit {found}\n{section('stdout', out)}{section('stderr', err)}")
     text = "\n".join(shown)
     if request.config.getoption("--update-golden", default=False):
         EXPECTED.write_text(text, encoding="utf-8")
@@ -150,4 +215,4 @@ def test_mistakes(
 
 
 def test_enough_mistakes() -> None:
-    assert len(MISTAKES) >= 40
+    assert len({line for line, _ in MISTAKES}) >= 85
