@@ -53,12 +53,36 @@ class DryRun:
     seconds: float
 
 
-def dry_run(plan: Plan, budget: Budget, *, accounting: str = "zcdp") -> DryRun:
-    """Budget, scales, draws, memory and time of a run; charges nothing.
+def dry_run(
+    plan: Plan,
+    budget: Budget,
+    *,
+    mechanism: str = "batch",
+    noise: str = "rounded",
+    accounting: str = "zcdp",
+    max_memory: int | None = None,
+    test_seed: int | None = None,
+) -> DryRun:
+    """Budget, scales, draws, memory and time of a run; charges nothing, and refuses what the run would refuse.
+
+    Args:
+      plan: what to measure.
+      budget: what to spend.
+      mechanism: as in `run`; likewise the other options.
+      noise: see `run`.
+      accounting: see `run`.
+      max_memory: see `run`.
+      test_seed: see `run`.
 
     Raises:
+      OptionError: an option has a value it cannot take.
       BudgetError: the budget cannot be spent this way.
+      SizeError: the run would not fit in memory.
     """
+    _choice("mechanism", mechanism, MECHANISMS)
+    _choice("noise", noise, NOISES)
+    _check_combination(noise, accounting, test_seed)
+    limit = DEFAULT_MEMORY if max_memory is None else _whole("max_memory", max_memory, 1)
     if not isinstance(budget, Budget):
         raise OptionError(f"budget must be a Budget such as Budget(epsilon=1, delta='1e-9'), got {budget!r}")
     charge = budget.charge(accounting)
@@ -66,13 +90,15 @@ def dry_run(plan: Plan, budget: Budget, *, accounting: str = "zcdp") -> DryRun:
     draws = sum(m * s.rows for m, s in zip(members, plan.strategies, strict=True))
     largest = max((cells(plan.workload.schema.shape(v)) for v in plan.workload.views), default=1)
     sigmas = [s.sigma for s in scales]
+    memory = 8 * (draws + 4 * largest)
+    require_memory("this run", memory // 8, "raise the limit, or use fewer or smaller views", limit)
     return DryRun(
         charge=charge,
         budget=budget.describe(accounting),
         nodes=sum(members),
         draws=draws,
         sigma=(min(sigmas), max(sigmas)),
-        memory=8 * (draws + 4 * largest),
+        memory=memory,
         seconds=draws / DRAWS_A_SECOND + 1e-3 * sum(members),
     )
 
@@ -116,12 +142,15 @@ def run(
     """
     from qcompile.data.counts import open_data
 
-    _choice("mechanism", mechanism, MECHANISMS)
-    _choice("noise", noise, NOISES)
-    _check_combination(noise, accounting, test_seed)
-    limit = DEFAULT_MEMORY if max_memory is None else _whole("max_memory", max_memory, 1)
-    expected = dry_run(plan, budget, accounting=accounting)
-    require_memory("this run", expected.memory // 8, "raise the limit, or use fewer or smaller views", limit)
+    expected = dry_run(
+        plan,
+        budget,
+        mechanism=mechanism,
+        noise=noise,
+        accounting=accounting,
+        max_memory=max_memory,
+        test_seed=test_seed,
+    )
     if output is not None:
         archive.require_place(output)
     scales = plan.scales(expected.charge)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -62,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def execute(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; no traceback for a user's mistake."""
     command: Any = typer.main.get_command(app)
+    for stream in (sys.stdout, sys.stderr):  # a label that the terminal cannot show is escaped, not an error
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         # Not command.main: it would keep interrupts and closed pipes from the handlers below.

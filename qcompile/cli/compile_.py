@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from qcompile.cli.output import require_file, require_target, result
+from qcompile.errors import OptionError
 
 
 def compile_(
@@ -28,6 +29,8 @@ def compile_(
 
     require_file(file)
     target = output or str(Path(file).with_suffix(".plan"))
+    if target.endswith(".q"):
+        raise OptionError(f"a plan cannot be called {target}: .q names workload files; end it with .plan")
     require_target(target, file)
     start = time.perf_counter()
     plan = qc.compile(Path(file), solver=solver, gap=gap, contributions=contributions)

@@ -100,9 +100,10 @@ def progress(label: str, total: int) -> Iterator[Callable[[], None]]:
         yield lambda: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    # No times: how long measuring takes depends on the data.
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
         yield lambda: bar.advance(task)
@@ -124,4 +125,11 @@ def table_lines(table: Any, limit: int | None = None) -> list[str]:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4g}"
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
+
+
+def printable(text: str) -> str:
+    """A label without control characters, which could rewrite the terminal: they are shown as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import typer
@@ -57,8 +56,16 @@ def run(
         raise OptionError("a run needs a budget: give --epsilon and --delta, or --rho, --mu or --cost")
     limit = memory_of(max_memory)
     plan = read_plan(plan_file)
-    expected = execute.dry_run(plan, budget, accounting=accounting)
-    result(f"charge: rho {_exactly(expected.charge)}: {expected.budget}")
+    expected = execute.dry_run(
+        plan,
+        budget,
+        mechanism=mechanism,
+        noise=noise,
+        accounting=accounting,
+        max_memory=limit,
+        test_seed=test_seed,
+    )
+    result(f"charge: rho {expected.charge}: {expected.budget}")
     if not dry:
         _require_targets(plan_file, data, output)
     result(_what(expected))
@@ -91,11 +98,6 @@ def _require_targets(plan_file: str, data: str | None, output: str | None) -> No
         raise OptionError("a run needs -o, where to write the release; what is not written would be paid for in vain")
     require_file(data)
     require_target(output, plan_file, data)
-
-
-def _exactly(rho: Fraction) -> str:
-    """The charge as a fraction where people can read it, else as a decimal."""
-    return str(rho) if rho.denominator <= 10**6 else f"{float(rho):.6g}"
 
 
 def _what(expected: DryRun) -> str:

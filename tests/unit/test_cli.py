@@ -129,7 +129,9 @@ def test_inputs_are_never_written_over(folder: pathlib.Path, capsys: pytest.Capt
 def test_dry_run_touches_nothing(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(folder.iterdir())
     out, _ = good(capsys, "run", "w.q", "--epsilon", "1", "--delta", "1e-9", "--dry-run")
-    assert out.startswith("charge: rho 0.0149731: epsilon 1 at delta 1e-9")
+    assert out.startswith(
+        "charge: rho 8631380090799389/576460752303423488: epsilon 1 at delta 1e-9 (zcdp), rho 0.0149731"
+    )
     assert out.endswith("dry run: nothing was read, nothing was spent\n")
     assert sorted(folder.iterdir()) == before
 
@@ -295,3 +297,40 @@ def test_check_is_quick_as_a_process(folder: pathlib.Path) -> None:
     assert done.stderr == ""
     print(f"qcompile check: {min(seconds):.2f} s, best of 3")
     assert min(seconds) < 2
+
+
+@pytest.mark.parametrize(
+    "option", [("--noise", "laplace"), ("--mechanism", "magic"), ("--test-seed", "-1"), ("--max-memory", "10B")]
+)
+def test_dry_run_refuses_what_the_run_would(folder: pathlib.Path, option: tuple[str, str]) -> None:
+    assert execute(["run", "w.q", "--rho", "1", "--dry-run", *option]) == 2
+
+
+def test_plans_are_not_called_like_workloads(folder: pathlib.Path) -> None:
+    assert execute(["compile", "w.q", "-o", "other.q"]) == 2
+    assert not (folder / "other.q").exists()
+
+
+def test_huge_workloads_are_checked_at_once(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attributes = "\n".join(f"a{i} : integer 0..9" for i in range(60))
+    (folder / "big.q").write_text(f"schema {{\n{attributes}\n}}\nworkload {{ e : each 1..5 of all }}\n")
+    assert "over at most 5,985,197 views" in good(capsys, "check", "big.q")[0]
+
+
+def test_labels_cannot_control_the_terminal(folder: pathlib.Path) -> None:
+    (folder / "esc.q").write_text(
+        'schema { c : category {"\\u001b[31m", "caf\\u00e9"} }\nworkload { m : marginal(c) }\n', encoding="utf-8"
+    )
+    (folder / "esc.csv").write_text("c\n", encoding="utf-8")
+    command = str(pathlib.Path(sys.executable).with_name("qcompile"))
+    run = [command, "run", "esc.q", "--data", "esc.csv", "--rho", "1", "-o", "esc.release"]
+    subprocess.run(run, check=True, capture_output=True)
+    done = subprocess.run(
+        [command, "answers", "esc.release", "m"],
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert b"\x1b" not in done.stdout
+    assert b"\\x1b[31m" in done.stdout
+    assert b"caf\\xe9" in done.stdout
