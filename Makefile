@@ -36,18 +36,13 @@ format: $(DEV)/.ready
 	$(DEV)/bin/ruff format .
 	$(DEV)/bin/ruff check --fix .
 
-$(DEV)/.ready: pyproject.toml
+$(DEV)/.ready: EXTRA := dev
+$(DEMO)/.ready: EXTRA := examples
+$(DEV)/.ready $(DEMO)/.ready: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3"; exit 1; }
-	$(PYTHON) -m venv $(DEV)
-	$(DEV)/bin/python -m pip install -q --upgrade pip
-	$(DEV)/bin/python -m pip install -q -e ".[dev]"
-	touch $@
-
-$(DEMO)/.ready: pyproject.toml
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3"; exit 1; }
-	$(PYTHON) -m venv $(DEMO)
-	$(DEMO)/bin/python -m pip install -q --upgrade pip
-	$(DEMO)/bin/python -m pip install -q -e ".[examples]"
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install -q --upgrade pip
+	$(@D)/bin/python -m pip install -q -e ".[$(EXTRA)]"
 	touch $@
 
 clean:

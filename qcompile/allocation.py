@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from qcompile.arrays import Array, IntArray
-from qcompile.errors import BudgetError, IntegrityError
+from qcompile.errors import BudgetError, InternalError
 
 GRID_BITS = 9
 """The grid g is the power of two with 2^8 <= sigma / g < 2^9."""
@@ -62,7 +62,7 @@ def exact_scales(
       charge: rho, exactly.
 
     Raises:
-      IntegrityError: the costs recomputed from the scales do not add up to the charge; nothing may be drawn.
+      InternalError: the costs recomputed from the scales do not add up to the charge; nothing may be drawn.
     """
     weights = [Fraction(math.sqrt(loss)) for loss in losses]
     total = sum((w * m for w, m in zip(weights, members, strict=True)), Fraction(0))
@@ -78,11 +78,11 @@ def check_cost(scales: Sequence[Scale], members: Sequence[int], charge: Fraction
     """Recompute the total cost from what will be measured.
 
     Raises:
-      IntegrityError: it is above twice the charge, or below by more than 1e-9.
+      InternalError: it is above twice the charge, or below by more than 1e-9.
     """
     total = sum((s.cost * m for s, m in zip(scales, members, strict=True)), Fraction(0))
     if scales and not 2 * charge * (1 - Fraction(1, 10**9)) <= total <= 2 * charge:
-        raise IntegrityError(f"internal error: the plan costs {float(total)!r}, its budget is {float(2 * charge)!r}")
+        raise InternalError(f"the plan costs {float(total)!r}, its budget is {float(2 * charge)!r}")
 
 
 def smallest_sigma(beta: Fraction, sensitivity_squared: Fraction) -> float:

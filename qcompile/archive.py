@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +20,7 @@ import numpy.typing as npt
 
 from qcompile.arrays import DEFAULT_MEMORY, bytes_text
 from qcompile.errors import StorageError
+from qcompile.files import replacing
 
 MANIFEST = "manifest.json"
 DOCUMENT = "document.json"
@@ -53,48 +52,15 @@ def write(path: str | Path, kind: str, version: int, document: Mapping[str, Any]
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
     manifest = {"kind": kind, "version": version, "sha256": hashes}
     members[MANIFEST] = json.dumps(manifest, sort_keys=True, indent=1).encode()
-    _write_whole(Path(path), members)
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as z:
+        for name in sorted(members):
+            z.writestr(zipfile.ZipInfo(name), members[name])
     return content_hash(hashes)
-
-
-def require_place(path: str | Path) -> None:
-    """Refuse a path that cannot be written to, before the work that would be lost.
-
-    Raises:
-      StorageError: the folder does not exist or is not writable, or the path is a folder.
-    """
-    path = Path(path)
-    if path.is_dir():
-        raise StorageError(f"cannot write {path}: it is a folder; give the name of a file")
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise StorageError(f"cannot write {path}: the folder {path.parent} does not exist or is not writable")
 
 
 def content_hash(hashes: Mapping[str, str]) -> str:
     """One hash of all members' hashes."""
     return hashlib.sha256(json.dumps(dict(hashes), sort_keys=True).encode()).hexdigest()
-
-
-def _write_whole(path: Path, members: Mapping[str, bytes]) -> None:
-    """Write beside the target, flush to disk, then rename: the rename is atomic."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    except OSError as e:
-        raise StorageError(f"cannot write {path}: {e.strerror or e}") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as z:
-                for name in sorted(members):
-                    z.writestr(zipfile.ZipInfo(name), members[name])
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as e:
-        Path(temporary).unlink(missing_ok=True)
-        raise StorageError(f"cannot write {path}: {e.strerror or e}") from None
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def read(path: str | Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]], str]:

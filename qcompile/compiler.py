@@ -28,6 +28,7 @@ class Compilation:
       source: the workload, or where to find it.
       options: of the plan.
       centring: weights per attribute name; empty for uniform.
+      progress: told how many problems are solved.
       workload: after `read`.
       closure: after `split`.
       solutions: after `solve`.
@@ -36,6 +37,7 @@ class Compilation:
     source: Workload | str | Path
     options: Options
     centring: Mapping[str, Array]
+    progress: Callable[[int, int], None]
     workload: Workload | None = None
     closure: Lattice | None = None
     solutions: tuple[Solution, ...] | None = None
@@ -63,7 +65,8 @@ def split(state: Compilation) -> Compilation:
 def solve(state: Compilation) -> Compilation:
     """Classes to strategies with certificates."""
     assert state.closure is not None
-    return replace(state, solutions=solve_classes(state.closure.classes, state.options.solver, state.options.gap))
+    o = state.options
+    return replace(state, solutions=solve_classes(state.closure.classes, o.solver, o.gap, state.progress))
 
 
 PASSES: tuple[Callable[[Compilation], Compilation], ...] = (read, split, solve)
@@ -77,6 +80,7 @@ def compile(
     centring: str | Mapping[str, Array] = "uniform",
     neighbours: str = "add-remove",
     contributions: int = 1,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Plan:
     """Compile a workload into a plan.
 
@@ -87,6 +91,7 @@ def compile(
       centring: "uniform", or weights per attribute name (each of the attribute's size, sum 1).
       neighbours: "add-remove": neighbouring tables differ in the rows of one privacy unit.
       contributions: the largest number of rows of one privacy unit.
+      progress: called after every solved problem with the number done and of all.
 
     Raises:
       WorkloadError: the text has errors; carries all of them with positions.
@@ -101,7 +106,7 @@ def compile(
         neighbours=_one_of("neighbours", neighbours, NEIGHBOURS),
         contributions=_rows("contributions", contributions),
     )
-    state = Compilation(workload, options, weights)
+    state = Compilation(workload, options, weights, progress)
     for step in PASSES:
         state = step(state)
     assert state.workload is not None

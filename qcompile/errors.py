@@ -21,6 +21,10 @@ class IntegrityError(QCompileError, ValueError):
     """A core object was built with fields that contradict each other (position-free by design)."""
 
 
+class InternalError(RuntimeError):
+    """A promise that the program makes to itself is broken; not the user's to mend, so not a `QCompileError`."""
+
+
 class OptionError(QCompileError, ValueError):
     """An option of the Python interface or the command line has a value it cannot take."""
 

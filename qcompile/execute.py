@@ -12,9 +12,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from qcompile import archive
 from qcompile.arrays import DEFAULT_MEMORY, cells, require_memory
-from qcompile.errors import OptionError, did_you_mean
+from qcompile.errors import BudgetError, OptionError, did_you_mean
+from qcompile.files import require_place
 from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
 from qcompile.release.files import plan_hash, schema_hash
@@ -25,6 +25,9 @@ from qcompile.version import __version__
 MECHANISMS = ("batch",)
 
 NOT_PRIVATE = "NOT PRIVATE"
+
+SMALLEST_SIGMA = 2.0**-24
+"""Noise scales below this are refused: measurements of up to 10^9 rows then always fit into 64 bits of grid steps."""
 
 DRAWS_A_SECOND = 5e6
 """Measured pace of counting, measuring and drawing together, on one core; for estimates of time only."""
@@ -90,6 +93,8 @@ def dry_run(
     draws = sum(m * s.rows for m, s in zip(members, plan.strategies, strict=True))
     largest = max((cells(plan.workload.schema.shape(v)) for v in plan.workload.views), default=1)
     sigmas = [s.sigma for s in scales]
+    if min(sigmas) < SMALLEST_SIGMA:
+        raise BudgetError(f"a noise scale of {min(sigmas):.2g} counts protects nobody; choose a smaller budget")
     memory = 8 * (draws + 4 * largest)
     require_memory("this run", memory // 8, "raise the limit, or use fewer or smaller views", limit)
     return DryRun(
@@ -114,7 +119,7 @@ def run(
     output: str | Path | None = None,
     max_memory: int | None = None,
     test_seed: int | None = None,
-    progress: Callable[[], None] = lambda: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Release:
     """Measure data once and return everything that may be published.
 
@@ -131,7 +136,7 @@ def run(
       output: where to save the release, too.
       max_memory: bytes; more is refused before the work starts.
       test_seed: deterministic noise for tests: NOT PRIVATE, and stamped so.
-      progress: called after every measured node.
+      progress: called after every measured node with the number done and of all.
 
     Raises:
       OptionError: an option has a value it cannot take.
@@ -152,7 +157,7 @@ def run(
         test_seed=test_seed,
     )
     if output is not None:
-        archive.require_place(output)
+        require_place(output)
     scales = plan.scales(expected.charge)
     delivered = delivered_scales(noise, scales)
     counts = open_data(data, plan.workload.schema, plan.workload.views)

@@ -217,7 +217,7 @@ class Plan:
         """Exact noise scales per class for a charge rho (a Fraction).
 
         Raises:
-          IntegrityError: the recomputed cost does not match the charge.
+          InternalError: the recomputed cost does not match the charge.
         """
         k = self.options.contributions
         sensitivities = [s.strategy.sensitivity_squared * k**2 for s in self.solutions]

@@ -120,16 +120,26 @@ def _basis(problem: Problem, name: str) -> Solution:
     return residual.solve_residual(problem) if name == "rp" else fourier.solve_fourier(problem)
 
 
-def solve(problems: tuple[Problem, ...], name: str = "auto", gap: float = 1e-3) -> tuple[Solution, ...]:
+def solve(
+    problems: tuple[Problem, ...],
+    name: str = "auto",
+    gap: float = 1e-3,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[Solution, ...]:
     """Solve every class of a lattice.
 
     Args:
       problems: the classes.
       name: "auto", "exact", "rp" (ResidualPlanner) or "wff" (Weighted Fourier Factorization).
       gap: the relative gap each class must certify, where its route can.
+      progress: called after every class with the number done and of all.
 
     Raises:
       OptionError: an unknown solver or a gap outside (0, 1).
     """
     solver = Solver(name, gap)
-    return tuple(solver.solve(p) for p in problems)
+    solutions = []
+    for p in problems:
+        solutions.append(solver.solve(p))
+        progress(len(solutions), len(problems))
+    return tuple(solutions)

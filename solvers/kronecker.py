@@ -16,7 +16,7 @@ import numpy as np
 from qcompile.lattice import Group, Problem, Term
 from qcompile.projection import Gram
 from qcompile.solvers.solution import Solution
-from qcompile.strategy import KroneckerStrategy, Part
+from qcompile.strategy import KroneckerStrategy, Part, Strategy
 
 COMPARED_CELLS = 512
 """Grams up to this size are compared by their numbers when their keys differ."""
@@ -40,12 +40,12 @@ class Factored:
 
 
 def factored(problem: Problem) -> Factored | None:
-    """The problem's Kronecker factors; None where there are none, or where it is a single factor."""
+    """The problem's Kronecker factors; None where there are none."""
     first = problem.terms[0]
     groups = tuple(g for g in first.groups if all(_ratio(t, g) is not None for t in problem.terms))
     taken = {a for g in groups for a in g.axes}
     axes = tuple(a for a in range(len(problem.shape)) if a not in taken)
-    if not groups or (len(groups) == 1 and not axes and len(problem.terms) == 1):
+    if not groups:
         return None
     weights = [t.weighted * math.prod(_ratio(t, g) or 0.0 for g in groups) for t in problem.terms]
     if not axes:
@@ -89,32 +89,36 @@ def solve_factored(
     Args:
       problem: the whole.
       split: its factors.
-      solve_group: solver of a problem with one group on all its axes; its strategy has one matrix.
-      solve_rest: solver of the remaining sum; its strategy is a `KroneckerStrategy`.
+      solve_group: solver of a problem with one group on all its axes.
+      solve_rest: solver of the remaining sum.
     """
     solved = [solve_group(group_problem(g, problem.uniform)) for g in split.groups]
-    parts = [
-        Part(g.axes, g.gram.shape, s.strategy.factors(range(len(g.axes)))[0])
-        for g, s in zip(split.groups, solved, strict=True)
-    ]
+    where = [g.axes for g in split.groups]
     if split.rest is not None:
-        rest = solve_rest(split.rest)
-        solved.append(rest)
-        parts += _moved(rest, split.axes)
+        solved.append(solve_rest(split.rest))
+        where.append(split.axes)
     return Solution(
-        KroneckerStrategy(problem.shape, parts),
+        _product(problem, [s.strategy for s in solved], where),
         split.weight * math.prod(s.loss for s in solved),
         split.weight * math.prod(s.bound for s in solved),
         _label([s.solver for s in solved]),
     )
 
 
-def _moved(solution: Solution, axes: Sequence[int]) -> list[Part]:
-    """The parts of a solution on some axes of a larger problem."""
-    strategy = solution.strategy
-    if not isinstance(strategy, KroneckerStrategy):
-        raise TypeError("the remaining sum needs a strategy of explicit matrices")
-    return [Part(tuple(axes[a] for a in p.axes), p.shape, p.matrix) for p in strategy.parts]
+def _product(problem: Problem, strategies: Sequence[Strategy], where: Sequence[tuple[int, ...]]) -> Strategy:
+    """The Kronecker product of strategies, each on its axes of the problem."""
+    if where == [tuple(range(len(problem.shape)))]:
+        return strategies[0]  # a single factor keeps its form, a circulant its transform
+    parts = [p for s, axes in zip(strategies, where, strict=True) for p in _moved(s, axes)]
+    return KroneckerStrategy(problem.shape, parts)
+
+
+def _moved(strategy: Strategy, axes: Sequence[int]) -> list[Part]:
+    """A strategy's matrices on some axes of a larger problem; a circulant is written out."""
+    if isinstance(strategy, KroneckerStrategy):
+        return [Part(tuple(axes[a] for a in p.axes), p.shape, p.matrix) for p in strategy.parts]
+    (matrix,) = strategy.factors(range(len(axes)))
+    return [Part(tuple(axes), strategy.shape, matrix)]
 
 
 def _label(solvers: list[str]) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from qcompile.cli.output import message, require_file, require_target, result, table_lines
-from qcompile.errors import OptionError, QCompileError
+from qcompile.errors import OptionError
+from qcompile.files import replacing
 
 if TYPE_CHECKING:
     from qcompile.release import Release
@@ -72,7 +73,7 @@ def write_table(table: Any, path: str) -> None:
 
     Raises:
       OptionError: another ending.
-      QCompileError: the file cannot be written.
+      StorageError: the file cannot be written; what was there before is still there.
     """
     import pyarrow as pa
     import pyarrow.csv
@@ -91,10 +92,8 @@ def write_table(table: Any, path: str) -> None:
     ending = Path(path).suffix.lower()
     if ending not in writers:
         raise OptionError(f"cannot tell the format of {path!r}; end the name with {', '.join(writers)}")
-    try:
-        writers[ending](plain, path)
-    except OSError as e:
-        raise QCompileError(f"cannot write {path}: {e.strerror or e}") from None
+    with replacing(path) as temporary:
+        writers[ending](plain, str(temporary))
 
 
 def _plain(column: Any) -> Any:
@@ -107,5 +106,5 @@ def _write_lines(table: Any, path: str) -> None:
     import json
 
     with open(path, "w", encoding="utf-8") as stream:
-        for row in table.to_pylist():
-            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+        for batch in table.to_batches(max_chunksize=10_000):
+            stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())

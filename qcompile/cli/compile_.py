@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from qcompile.cli.output import require_file, require_target, result
+from qcompile.cli.output import compiled, require_file, require_target, result
 from qcompile.errors import OptionError
 
 
@@ -24,7 +24,6 @@ def compile_(
 
     Example: qcompile compile couples.q -o couples.plan
     """
-    import qcompile as qc
     from qcompile.explain import gap_text, number
 
     require_file(file)
@@ -33,7 +32,7 @@ def compile_(
         raise OptionError(f"a plan cannot be called {target}: .q names workload files; end it with .plan")
     require_target(target, file)
     start = time.perf_counter()
-    plan = qc.compile(Path(file), solver=solver, gap=gap, contributions=contributions)
+    plan = compiled(file, solver=solver, gap=gap, contributions=contributions)
     seconds = time.perf_counter() - start
     plan.save(target)
     result(f"{plan.queries:,} queries over {plan.views:,} views: rmse {number(plan.rmse())} at privacy cost 1")

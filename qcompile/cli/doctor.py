@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import typer
 
@@ -44,7 +45,7 @@ def doctor() -> None:
     Example: qcompile doctor
     """
     checks: list[tuple[str, Callable[[], str]]] = [("python", _python)]
-    checks += [(name, lambda name=name, module=module: _package(name, module)) for name, module in DEPENDENCIES.items()]  # type: ignore[misc]
+    checks += [(name, partial(_package, name, module)) for name, module in DEPENDENCIES.items()]
     checks += [("noise sampler", _noise), ("compile and run", _pipeline)]
     broken = 0
     for name, check in checks:
@@ -69,20 +70,19 @@ def _package(name: str, module: str) -> str:
 
 
 def _noise() -> str:
-    """A few thousand draws: in the right place, of the right spread."""
-    from fractions import Fraction
-
+    """A measured table of zeros: noise of the right place and spread, never the same twice."""
     import numpy as np
 
-    from qcompile.privacy.rounded import rounded_gaussian
-    from qcompile.privacy.source import SystemSource
+    import qcompile as qc
 
-    n, s = 20_000, 300.0
-    drawn = rounded_gaussian(np.zeros(n), 0.0, s, lambda i: Fraction(0), SystemSource())
-    z = float(drawn.mean()) / s * n**0.5, (float(drawn.std()) / s - 1) * (2 * n) ** 0.5
-    if max(map(abs, z)) > 7:  # once in 10^11 sound installations
-        raise RuntimeError(f"{n} draws have mean and spread {z[0]:.1f} and {z[1]:.1f} standard errors off")
-    return f"{n:,} draws as they should be"
+    plan = qc.compile("schema { a : integer 0..1999 }\nworkload { m : marginal(a) }")
+    zeros = {("a",): np.zeros(2000, dtype=np.int64)}
+    first, second = (plan.run(zeros, qc.Budget(rho=1)).answers("m") for _ in range(2))
+    z = np.asarray(first["estimate"]) / np.asarray(first["std_error"])
+    n = len(z)
+    if abs(z.std() - 1) * (2 * n) ** 0.5 > 7 or abs(z.mean()) > 7 or first["estimate"].equals(second["estimate"]):
+        raise RuntimeError(f"{n} answers have mean {z.mean():.2f} and spread {z.std():.2f} instead of 0 and 1")
+    return f"{n:,} noisy answers as they should be"
 
 
 def _pipeline() -> str:

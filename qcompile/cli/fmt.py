@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
-import tempfile
-from pathlib import Path
 
 import typer
 
 from qcompile.cli.output import message, result
-from qcompile.errors import QCompileError
 
 
 def fmt(
@@ -24,6 +19,7 @@ def fmt(
     Example: qcompile fmt couples.q
     """
     from qcompile import grammar
+    from qcompile.files import replacing
 
     text = sys.stdin.read() if file == "-" else grammar.read(file)
     formatted = grammar.format_text(text, file)
@@ -34,20 +30,8 @@ def fmt(
     elif stdout or file == "-":
         sys.stdout.write(formatted)
     elif formatted != text:
-        _replace(Path(file), formatted)
+        with replacing(file) as temporary:
+            temporary.write_text(formatted, encoding="utf-8", newline="")
         result(f"{file}: rewritten")
     else:
         result(f"{file}: already in canonical form")
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write beside the file and rename, so that the file is never half written."""
-    target = path.resolve()  # a link stays a link
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
-        shutil.copymode(target, temporary)
-        os.replace(temporary, target)
-    except OSError as e:
-        raise QCompileError(f"cannot rewrite {path}: {e.strerror or e}") from None

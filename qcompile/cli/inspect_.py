@@ -36,6 +36,8 @@ def inspect(
     if as_json and dot:
         raise OptionError("choose one of --json and --dot")
     require_file(file)
+    if (as_json or dot) and any((epsilon, delta, rho, mu, cost)):
+        raise OptionError("--json and --dot show errors at privacy cost 1; leave the budget out")
     budget = budget_of(epsilon=epsilon, delta=delta, rho=rho, mu=mu, cost=cost)
     release = load_release(file) if archive.kind_of(file) == KIND else None
     plan = release.plan if release else read_plan(file)

@@ -36,14 +36,20 @@ def result(text: str) -> None:
     print(text)
 
 
-def read_plan(path: str, *, solver: str = "auto", gap: float = 1e-3) -> Plan:
+def read_plan(path: str) -> Plan:
     """A plan from a plan file, or compiled from a ``.q`` file."""
     import qcompile as qc
 
     require_file(path)
-    if path.endswith(".q"):
-        return qc.compile(Path(path), solver=solver, gap=gap)
-    return qc.load_plan(path)
+    return compiled(path) if path.endswith(".q") else qc.load_plan(path)
+
+
+def compiled(path: str, **options: Any) -> Plan:
+    """A workload file compiled, with a progress bar over the problems that are solved."""
+    import qcompile as qc
+
+    with progress("solving") as step:
+        return qc.compile(Path(path), progress=step, **options)
 
 
 def require_file(path: str) -> None:
@@ -61,13 +67,13 @@ def require_target(path: str, *inputs: str) -> None:
       OptionError: the target is one of the inputs, by whatever name.
       StorageError: its folder does not exist or is not writable, or it is a folder itself.
     """
-    from qcompile import archive
+    from qcompile.files import require_place
 
     target = Path(path)
     for name in inputs:
         if target.exists() and Path(name).exists() and target.samefile(name):
             raise OptionError(f"writing {path} would overwrite {name}, which this command reads; give another name")
-    archive.require_place(target)
+    require_place(target)
 
 
 def budget_of(**given: str | None) -> Budget | None:
@@ -94,10 +100,10 @@ def memory_of(text: str | None) -> int | None:
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[[], None]]:
-    """A progress bar on stderr; nothing when stderr is not a terminal."""
+def progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr, told how much is done and of how much; nothing when stderr is not a terminal."""
     if not sys.stderr.isatty():
-        yield lambda: None
+        yield lambda done, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -105,8 +111,8 @@ def progress(label: str, total: int) -> Iterator[Callable[[], None]]:
     # No times: how long measuring takes depends on the data.
     columns = (TextColumn(label), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda: bar.advance(task)
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def table_lines(table: Any, limit: int | None = None) -> list[str]:

@@ -73,7 +73,7 @@ def run(
     if dry:
         result("dry run: nothing was read, nothing was spent")
         return
-    with progress("measuring", expected.nodes) as step:
+    with progress("measuring") as step:
         release = execute.run(
             plan,
             data,

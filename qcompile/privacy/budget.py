@@ -27,7 +27,7 @@ Kind: TypeAlias = Literal["epsilon", "rho", "cost", "mu"]
 USUAL_DELTA = Fraction(1, 10**9)
 """The delta at which the epsilon of a budget is shown that names none."""
 
-_ONE_OF = "give exactly one of: epsilon with delta, rho, cost, mu; e.g. Budget(epsilon=1, delta='1e-9')"
+_ONE_OF = "give exactly one of: epsilon with delta, rho, cost, mu"
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -142,7 +142,7 @@ def _require_one_request(given: dict[Kind, Fraction], delta: Fraction | None) ->
     if "epsilon" in given and delta is None and len(given) == 1:
         raise BudgetError("epsilon needs a delta, as Gaussian noise never has delta 0; give delta=1e-9, or rho alone")
     if delta is not None and not given:
-        raise BudgetError("delta needs an epsilon; give Budget(epsilon=1, delta=...)")
+        raise BudgetError("delta needs an epsilon; give both, e.g. epsilon=1")
     if not given:
         raise BudgetError(f"no budget is given; {_ONE_OF}")
     if len(given) > 1 or (delta is not None and "epsilon" not in given):

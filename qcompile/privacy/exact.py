@@ -26,7 +26,7 @@ SMALLEST, LARGEST = Fraction(1, 10**100), Fraction(10**100)
 _LONGEST_TEXT = 2000
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _RATIO = re.compile(r"([+-]?[0-9]+) */ *([0-9]+)")
-_WAYS = "give a number > 0: an int, a float, a Decimal, a Fraction, or text such as '0.1', '1e-9' or '1/49'"
+_WAYS = "give a number > 0 such as 1, 0.1, 1e-9 or 1/49"
 
 
 def exact(name: str, value: object) -> Fraction:

@@ -38,7 +38,7 @@ class Noise(Protocol):
 
 
 def measure(
-    plan: Plan, counts: ExactCounts, scales: tuple[Scale, ...], noise: Noise, progress: Callable[[], None]
+    plan: Plan, counts: ExactCounts, scales: tuple[Scale, ...], noise: Noise, progress: Callable[[int, int], None]
 ) -> tuple[Values, ...]:
     """Measure every node with a non-zero Gram.
 
@@ -47,18 +47,19 @@ def measure(
       counts: the exact contingency tables.
       scales: one per class.
       noise: how.
-      progress: called after every node.
+      progress: called after every node with the number done and of all.
 
     Returns:
       One array per node of the lattice; empty for those that are not measured.
     """
     closure = plan.closure
     values: list[Values] = [np.zeros(0) for _ in closure.nodes]
-    for index, table in node_tables(plan, counts):
+    total = int((closure.class_of >= 0).sum())
+    for done, (index, table) in enumerate(node_tables(plan, counts), start=1):
         c = int(closure.class_of[index])
         x = table.transpose(closure.orders[index])
         values[index] = noise(plan.strategies[c], x, scales[c], repr(closure.names(closure.nodes[index])))
-        progress()
+        progress(done, total)
     return tuple(values)
 
 

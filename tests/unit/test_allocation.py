@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from qcompile.allocation import Scale, check_cost, exact_scales, root_total, unit_variances
-from qcompile.errors import IntegrityError
+from qcompile.errors import InternalError
 
 losses = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=6)
 charges = st.fractions(Fraction(1, 10**6), 1000, max_denominator=10**6)
@@ -51,7 +51,7 @@ def test_a_cost_that_does_not_match_the_charge_stops_the_run() -> None:
     for beta in (Fraction(1), Fraction(1) - Fraction(1, 10**10)):
         check_cost([Scale(1.0, 2.0**-8, beta)], [1], Fraction(1, 2))
     for beta in (Fraction(1) + Fraction(1, 10**30), Fraction(1) - Fraction(1, 10**8)):
-        with pytest.raises(IntegrityError, match="internal error"):
+        with pytest.raises(InternalError, match="the plan costs"):
             check_cost([Scale(1.0, 2.0**-8, beta)], [1], Fraction(1, 2))
-    with pytest.raises(IntegrityError, match="internal error"):
+    with pytest.raises(InternalError, match="the plan costs"):
         check_cost([Scale(1.0, 2.0**-8, Fraction(1))], [2], Fraction(1, 2))

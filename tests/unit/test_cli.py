@@ -17,6 +17,7 @@ import pytest
 
 from qcompile.cli import check as check_command
 from qcompile.cli.app import execute, main
+from qcompile.errors import InternalError
 from qcompile.version import __version__
 
 WORKLOAD = """# a comment
@@ -334,3 +335,23 @@ def test_labels_cannot_control_the_terminal(folder: pathlib.Path) -> None:
     assert b"\x1b" not in done.stdout
     assert b"\\x1b[31m" in done.stdout
     assert b"caf\\xe9" in done.stdout
+
+
+def test_a_broken_promise_is_an_internal_error(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cost that does not match its charge stops the run before data is read, with exit code 1."""
+
+    def mismatch(*arguments: object) -> None:
+        raise InternalError("the plan costs 2, its budget is 1")
+
+    monkeypatch.setattr("qcompile.allocation.check_cost", mismatch)
+    assert execute(["run", "w.q", "--data", "data.csv", "--rho", "1", "-o", "w.release"]) == 1
+    assert not (folder / "w.release").exists()
+
+
+def test_budgets_that_protect_nobody_are_refused(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["run", "w.q", "--rho", "1e32", "--dry-run"]) == 3
+    assert "protects nobody" in capsys.readouterr().err
+
+
+def test_json_takes_no_budget(folder: pathlib.Path) -> None:
+    assert execute(["inspect", "w.q", "--json", "--rho", "1"]) == 2

@@ -217,3 +217,18 @@ def cyclic(*shape: int) -> Array:
     """All shifts of one query: a circulant Gram, for which the Fourier basis beats the residual one."""
     q = np.exp(-np.arange(math.prod(shape), dtype=np.float64)).reshape(shape)
     return np.stack([np.roll(q, s, axis=tuple(range(q.ndim))).ravel() for s in np.ndindex(shape)])
+
+
+@pytest.mark.parametrize("shape", [(101,), (127,), (1009,), (13, 17), (64,), (11, 100)])
+def test_fourier_rounding_error_is_a_bound_for_awkward_lengths(shape: tuple[int, ...]) -> None:
+    """Lengths with large prime factors are transformed in other ways than powers of two; the bound must hold."""
+    rng = np.random.default_rng(7)
+    frequencies = rng.uniform(0.5, 2.0, shape)
+    mirrored = np.roll(np.flip(frequencies), [1] * len(shape), axis=tuple(range(len(shape))))
+    strategy = FourierStrategy(np.fft.ifftn(frequencies + mirrored).real)
+    x = rng.integers(0, 10**6, shape)
+    computed = strategy.apply(x.astype(np.float64))
+    bound = strategy.rounding_error(x.astype(np.float64))
+    for row in rng.integers(0, strategy.rows, 5).tolist():
+        assert abs(Fraction(float(computed[row])) - strategy.exact_entry(row, x)) <= Fraction(bound)
+    assert bound < 1e-3 * np.abs(computed).max()  # it says something
