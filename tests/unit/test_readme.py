@@ -1,0 +1,45 @@
+"""What the README shows works as it stands."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shlex
+
+import numpy as np
+import pytest
+
+from qcompile.cli.app import execute
+
+README = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def block(language: str, start: str) -> str:
+    """The only fenced block of a language that begins like this."""
+    found = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    (text,) = [str(b) for b in found if b.startswith(start)]
+    return text
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """A folder with the README's workload and a made table."""
+    (tmp_path / "couples.q").write_text(block("text", "schema {"))
+    rng = np.random.default_rng(1)  # a made table, not noise
+    rows = np.column_stack([rng.integers(18, 80, 500), rng.integers(18, 80, 500), rng.integers(0, 2, 500)])
+    lines = [",".join(map(str, row)) for row in rows.tolist()]
+    (tmp_path / "couples.csv").write_text("\n".join(["husage,age,kidlt6", *lines]) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_commands(folder: pathlib.Path) -> None:
+    commands = block("sh", "qcompile check").splitlines()
+    assert len(commands) == 6
+    for line in commands:
+        assert execute(shlex.split(line)[1:]) == 0, line
+
+
+def test_python(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(block("python", "import qcompile"), {})
+    assert "plan of qcompile" in capsys.readouterr().out
