@@ -9,57 +9,110 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from qcompile.arrays import Array
 from qcompile.errors import OptionError, did_you_mean
-from qcompile.factors import Factor
-from qcompile.factors.base import Key
+from qcompile.factors import Whole
 from qcompile.lattice import Group, Lattice, Node, Problem, Term
-from qcompile.projection import Gram, Projection, u_key
+from qcompile.projection import Gram, u_key, uncentred
 from qcompile.schema import Schema
+from qcompile.split import GroupKey, Splitter, Sums, sort_within
 from qcompile.workload import Workload
-
-GroupKey: TypeAlias = tuple[int, tuple[tuple[Hashable, int], ...]]
-"""A Gram's number and its axes: pairs of role and attribute, sorted where roles are equal."""
-
-Coefficients: TypeAlias = dict[tuple[GroupKey, ...], list[float]]
 
 MAX_ORDERS = 720
 """Axis orders tried to recognise equal nodes; beyond it equal nodes may be solved twice, never wrongly."""
 
 
-def decompose(workload: Workload, centring: Mapping[str, Array] | None = None) -> Lattice:
-    """The closure lattice of a workload.
+def decompose(
+    workload: Workload,
+    centring: Mapping[str, Array] | None = None,
+    blocks: Sequence[Sequence[str]] = (),
+    labels: Mapping[str, str] | None = None,
+) -> Lattice:
+    """The closure lattice of a workload, and the blocks beside it.
 
     Args:
       workload: the families.
       centring: weights u per attribute name (shape ``(size,)``, sum 1); uniform where absent.
+      blocks: names of the families of each block: they are measured unsplit, on the union of their attributes.
+      labels: per attribute name, what tells it apart from others with the same numbers.
 
     Raises:
-      OptionError: weights for an unknown attribute, of the wrong length, or that do not sum to 1.
+      OptionError: weights for an unknown attribute, of the wrong length, or that do not sum to 1; a block that is
+        empty, or names a family that does not exist or is in another block.
       SizeError: a factor's Gram would not fit in memory.
     """
     weights = centring_weights(workload.schema, centring or {})
-    splitter = _Splitter(workload.schema, weights)
-    for family in workload.families:
-        for product in family.products():
-            splitter.add(product.factors, family.weight)
-    nodes = tuple(sorted(splitter.sums, key=lambda node: (len(node), node)))
-    classifier = _Classifier(workload.schema, weights, splitter.grams)
-    placed = [classifier.place(node, splitter.sums[node]) for node in nodes]
+    blocks = checked_blocks(workload, blocks)
+    splitter = split(workload, weights, blocks)
+    nodes = sorted(splitter.sums, key=lambda node: (len(node), node))
+    named = tuple((labels or {}).get(name, "") for name in workload.schema.names)
+    classifier = _Classifier(workload.schema, weights, named)
+    placed = [classifier.place(node, splitter, splitter.sums[node]) for node in nodes]
+    raw = Splitter(workload.schema, tuple(uncentred(a.size) for a in workload.schema))
+    uncentred_classes = replace(classifier, weights=raw.weights, _seen={})
+    for names in blocks:
+        node, sums = block_sums(raw, workload, names)
+        nodes.append(node)
+        placed.append(uncentred_classes.place(node, raw, sums))
     return Lattice(
         schema=workload.schema,
         centring=weights,
-        nodes=nodes,
+        nodes=tuple(nodes),
         class_of=np.array([c for c, _ in placed], dtype=np.int64),
         orders=tuple(order for _, order in placed),
         classes=tuple(classifier.problems),
+        blocks=blocks,
     )
+
+
+def split(workload: Workload, weights: tuple[Array, ...], blocks: Sequence[Sequence[str]] = ()) -> Splitter:
+    """The symbolic Grams of all nodes below the families that are in no block."""
+    splitter = Splitter(workload.schema, weights)
+    apart = {name for names in blocks for name in names}
+    for family in workload.families:
+        if family.name not in apart:
+            for product in family.products():
+                splitter.add(product.factors, family.weight)
+    return splitter
+
+
+def block_sums(raw: Splitter, workload: Workload, names: Sequence[str]) -> tuple[Node, Sums]:
+    """A block's attributes and the symbolic Gram of its families' queries, which are not centred there."""
+    families = [workload.family(name) for name in names]
+    position, attributes = workload.schema.positions, workload.schema.attributes
+    node = tuple(sorted({position[n] for f in families for x in f.factors for n in x.names}))
+    sums: Sums = {}
+    for family in families:
+        for product in family.products():
+            rest = tuple(Whole(attributes[i]) for i in node if attributes[i].name not in product.names)
+            entry = sums.setdefault(raw.whole((*product.factors, *rest)), {}).setdefault((), [0.0, 0])
+            entry[0] += family.weight
+            entry[1] += 1
+    return node, sums
+
+
+def checked_blocks(workload: Workload, blocks: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """The blocks with families by their own names, not aliases.
+
+    Raises:
+      OptionError: an empty block, an unknown family, or one that is named twice.
+    """
+    resolved = tuple(tuple(workload.family(name).name for name in names) for names in blocks)
+    seen: set[str] = set()
+    for names in resolved:
+        if not names:
+            raise OptionError("a block needs at least one family")
+        for name in names:
+            if name in seen:
+                raise OptionError(f"family {name!r} is named twice in the blocks; a family is measured in one place")
+            seen.add(name)
+    return resolved
 
 
 def centring_weights(schema: Schema, given: Mapping[str, Array]) -> tuple[Array, ...]:
@@ -80,82 +133,11 @@ def _weights(name: str, size: int, given: Array | None) -> Array:
     return u if abs(u.sum() - 1) <= size * np.finfo(float).eps else np.asarray(u / u.sum())
 
 
-@dataclass
-class _Splitter:
-    """Accumulates the symbolic Gram of every node."""
+Axis: TypeAlias = tuple[int, str, str]
+"""Size, centring and label."""
 
-    schema: Schema
-    weights: tuple[Array, ...]
-    grams: list[Gram] = field(default_factory=list)
-    sums: dict[Node, Coefficients] = field(default_factory=lambda: defaultdict(dict))
-    _numbers: dict[Key, int] = field(default_factory=dict)
-    _tables: dict[int, list[tuple[Node, float, GroupKey | None]]] = field(default_factory=dict)
-    _keep: list[Factor] = field(default_factory=list)  # keeps ids in _tables alive
-
-    def add(self, factors: tuple[Factor, ...], weight: float) -> None:
-        """Add one product's share to every subset of its attributes."""
-        for combination in itertools.product(*(self._table(f) for f in factors)):
-            node: Node = tuple(sorted(i for axes, _, _ in combination for i in axes))
-            coefficient = 1.0
-            for _, c, _ in combination:
-                coefficient *= c
-            terms = self.sums[node]  # the node exists even where its Gram is zero
-            if coefficient == 0.0:
-                continue
-            groups = sorted((g for _, _, g in combination if g is not None), key=lambda g: min(i for _, i in g[1]))
-            entry = terms.setdefault(tuple(groups), [0.0, 0.0])
-            entry[0] += weight * coefficient
-            entry[1] += coefficient
-
-    def _table(self, factor: Factor) -> list[tuple[Node, float, GroupKey | None]]:
-        """All projections of a factor: kept attributes, coefficient, group."""
-        if id(factor) not in self._tables:
-            masks = itertools.product((False, True), repeat=len(factor.shape))
-            self._tables[id(factor)] = [self._project(factor, kept) for kept in masks]
-            self._keep.append(factor)
-        return self._tables[id(factor)]
-
-    def _project(self, factor: Factor, kept: tuple[bool, ...]) -> tuple[Node, float, GroupKey | None]:
-        positions = [self.schema.positions[n] for n in factor.names]
-        node = tuple(p for p, k in zip(positions, kept, strict=True) if k)
-        u = tuple(self.weights[p] for p in positions)
-        projection = Projection(factor, kept, u)
-        number = self._number(projection)
-        if not isinstance(number, int):
-            return node, number or 0.0, None
-        roles = dict(zip(projection.order, factor.roles, strict=True))
-        axes = [(roles[a], positions[a]) for a in projection.kept_order]
-        # Axes of equal role, size and centring can be exchanged, so their order is only noise: sort it away.
-        slots = [(r, self.grams[number].shape[i], u_key(self.weights[p])) for i, (r, p) in enumerate(axes)]
-        return node, 1.0, (number, _sort_within(slots, axes))
-
-    def _number(self, projection: Projection) -> int | float | None:
-        """The number of a projection's Gram; a float when no axis is kept; None when it is zero."""
-        key = projection.key
-        if key in self._numbers:
-            return self._numbers[key]
-        gram = projection.gram()
-        if isinstance(gram, Gram):
-            self._numbers[key] = len(self.grams)
-            self.grams.append(gram)
-            return self._numbers[key]
-        return gram
-
-
-def _sort_within(
-    slots: list[tuple[Hashable, int, str]], axes: list[tuple[Hashable, int]]
-) -> tuple[tuple[Hashable, int], ...]:
-    """Sort the axes among the slots that are equal, leaving every other slot in place."""
-    result = list(axes)
-    for slot in set(slots):
-        where = [i for i, s in enumerate(slots) if s == slot]
-        for i, axis in zip(where, sorted((axes[i] for i in where), key=lambda a: a[1]), strict=True):
-            result[i] = axis
-    return tuple(result)
-
-
-Pattern: TypeAlias = tuple[tuple[tuple[int, str], ...], tuple[tuple[tuple[GroupKey, ...], float, float], ...]]
-"""A node's problem with axes named by position: per axis size and centring, then the terms."""
+Pattern: TypeAlias = tuple[tuple[Axis, ...], tuple[tuple[tuple[GroupKey, ...], float, float], ...]]
+"""A node's problem with axes named by position: per axis what it is, then the terms."""
 
 
 @dataclass
@@ -164,45 +146,49 @@ class _Classifier:
 
     schema: Schema
     weights: tuple[Array, ...]
-    grams: list[Gram]
+    labels: tuple[str, ...]
     problems: list[Problem] = field(default_factory=list)
     _classes: dict[Pattern, int] = field(default_factory=dict)
     _seen: dict[Pattern, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
-    def place(self, node: Node, sums: Coefficients) -> tuple[int, tuple[int, ...]]:
+    def place(self, node: Node, splitter: Splitter, sums: Sums) -> tuple[int, tuple[int, ...]]:
         """The class of a node (-1 for a zero Gram) and the node axis at each canonical position."""
         if not sums:
             return -1, tuple(range(len(node)))
-        pattern = self._pattern(node, sums)
+        pattern = self._pattern(node, splitter, sums)
         if pattern not in self._seen:
             order, canonical = min(
                 ((o, _permuted(pattern, o)) for o in _candidate_orders(pattern)), key=lambda c: _sortable(c[1])
             )
             if canonical not in self._classes:
                 self._classes[canonical] = len(self.problems)
-                self.problems.append(self._problem(canonical))
+                self.problems.append(_problem(canonical, splitter.grams))
             self._seen[pattern] = self._classes[canonical], order
         return self._seen[pattern]
 
-    def _pattern(self, node: Node, sums: Coefficients) -> Pattern:
+    def _pattern(self, node: Node, splitter: Splitter, sums: Sums) -> Pattern:
         position = {attribute: i for i, attribute in enumerate(node)}
-        axes = tuple((self.schema.attributes[i].size, u_key(self.weights[i])) for i in node)
-        terms = [
-            (tuple((g, tuple((r, position[i]) for r, i in slots)) for g, slots in groups), _rounded(w), _rounded(v))
-            for groups, (w, v) in sums.items()
-        ]
+        attributes = self.schema.attributes
+        axes = tuple((attributes[i].size, u_key(self.weights[i]), self.labels[i]) for i in node)
+        terms = []
+        for groups, polynomial in sums.items():
+            w, v = splitter.value(polynomial)
+            placed = tuple((g, tuple((r, position[i]) for r, i in slots)) for g, slots in groups)
+            terms.append((placed, _rounded(w), _rounded(v)))
         return axes, tuple(sorted(terms, key=_sortable))
 
-    def _problem(self, pattern: Pattern) -> Problem:
-        axes, terms = pattern
-        return Problem(
-            shape=tuple(size for size, _ in axes),
-            uniform=all(not u for _, u in axes),
-            terms=tuple(
-                Term(tuple(Group(tuple(p for _, p in slots), self.grams[g]) for g, slots in groups), w, v)
-                for groups, w, v in terms
-            ),
-        )
+
+def _problem(pattern: Pattern, grams: Sequence[Gram]) -> Problem:
+    axes, terms = pattern
+    return Problem(
+        shape=tuple(size for size, _, _ in axes),
+        uniform=all(not u for _, u, _ in axes),
+        terms=tuple(
+            Term(tuple(Group(tuple(p for _, p in slots), grams[g]) for g, slots in groups), w, v)
+            for groups, w, v in terms
+        ),
+        labels=tuple(label for _, _, label in axes) if any(label for _, _, label in axes) else (),
+    )
 
 
 def _rounded(coefficient: float) -> float:
@@ -226,9 +212,9 @@ def _permuted(pattern: Pattern, order: tuple[int, ...]) -> Pattern:
 
 
 def _sort_roles(
-    slots: tuple[tuple[Hashable, int], ...], axes: tuple[tuple[int, str], ...], order: tuple[int, ...]
+    slots: tuple[tuple[Hashable, int], ...], axes: tuple[Axis, ...], order: tuple[int, ...]
 ) -> tuple[tuple[Hashable, int], ...]:
-    return _sort_within([(r, *axes[order[p]]) for r, p in slots], list(slots))
+    return sort_within([(r, axes[order[p]]) for r, p in slots], list(slots))
 
 
 def _candidate_orders(pattern: Pattern) -> list[tuple[int, ...]]:

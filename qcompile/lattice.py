@@ -6,15 +6,17 @@ The arrays are what the compiler works with; the networkx graph is a view of the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from qcompile.arrays import Array, IntArray, cells
+from qcompile.factors import Whole
 from qcompile.projection import Gram, is_uniform
 from qcompile.schema import Schema
+from qcompile.workload import Product
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -58,11 +60,13 @@ class Problem:
       shape: axis sizes in the class's canonical axis order.
       terms: the Gram, weighted.
       uniform: whether every axis has uniform centring weights.
+      labels: what tells axes with equal numbers apart (strategies that a user gave); empty where nothing does.
     """
 
     shape: tuple[int, ...]
     terms: tuple[Term, ...]
     uniform: bool
+    labels: tuple[str, ...] = ()
 
     @property
     def cells(self) -> int:
@@ -77,15 +81,20 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """All nodes of the closure.
+    """All nodes of the closure, and after them the blocks: families that are measured unsplit.
+
+    A block behaves like a lattice of its own with a single node on all its attributes, whose axes are not centred.
+    `source` gives that view of it, and whatever works on a lattice then works on a block.
 
     Attributes:
       schema: gives names and sizes to positions.
-      centring: the weights u of each attribute, in schema order.
-      nodes: sorted by size, then position.
+      centring: the weights u of each attribute, in schema order; 0 on the axes of a block.
+      nodes: sorted by size, then position; then one per block.
       class_of: per node, the index of its class; -1 where the Gram is structurally zero.
       orders: per node, the node axis that stands at each canonical position of its class.
       classes: the distinct problems.
+      blocks: the names of the families of each block.
+      only: the position of the block that this is a view of; None for the closure.
     """
 
     schema: Schema
@@ -94,11 +103,49 @@ class Lattice:
     class_of: IntArray
     orders: tuple[tuple[int, ...], ...]
     classes: tuple[Problem, ...]
+    blocks: tuple[tuple[str, ...], ...] = ()
+    only: int | None = None
 
     @cached_property
     def index(self) -> dict[Node, int]:
-        """Position of each node."""
-        return {node: i for i, node in enumerate(self.nodes)}
+        """Position of each node of the closure, or of the only block."""
+        if self.only is not None:
+            return {self.nodes[self.only]: self.only}
+        return {node: i for i, node in enumerate(self.nodes[: self.first_block])}
+
+    @property
+    def first_block(self) -> int:
+        """Position of the first block: the number of nodes of the closure."""
+        return len(self.nodes) - len(self.blocks)
+
+    @cached_property
+    def sources(self) -> tuple[Lattice, ...]:
+        """What a query can be answered from: the closure, where it measures anything, and each block."""
+        views = [self._view(self.first_block + i) for i in range(len(self.blocks))]
+        return (self, *views) if self.first_block else tuple(views)
+
+    def _view(self, position: int) -> Lattice:
+        centring = [np.zeros(len(u)) if i in self.nodes[position] else u for i, u in enumerate(self.centring)]
+        return replace(self, centring=tuple(centring), only=position)
+
+    def source(self, family: str) -> Lattice:
+        """What a family is answered from: its own block, else the closure."""
+        for i, names in enumerate(self.blocks):
+            if family in names:
+                return self.sources[i - len(self.blocks)]
+        return self
+
+    def covering(self, product: Product) -> Product:
+        """A product as this source holds it: on a block, the attributes it does not mention are summed over."""
+        if self.only is None:
+            return product
+        others = [self.schema.attributes[i] for i in self.nodes[self.only]]
+        return Product((*product.factors, *(Whole(a) for a in others if a.name not in product.names)))
+
+    def title(self, position: int) -> str:
+        """A node's or block's name, unique in the lattice."""
+        names = repr(self.names(self.nodes[position]))
+        return names if position < self.first_block else f"block {position - self.first_block + 1} on {names}"
 
     @cached_property
     def members(self) -> IntArray:
@@ -118,14 +165,22 @@ class Lattice:
         return all(is_uniform(self.centring[i]) for i in node)
 
     def graph(self) -> nx.DiGraph[tuple[str, ...]]:
-        """The closure as a graph on tuples of names, with an edge to each node from those it covers."""
+        """The closure as a graph on names, with an edge to each node from those it covers; blocks stand apart."""
         import networkx as nx
 
         graph: nx.DiGraph[tuple[str, ...]] = nx.DiGraph()
-        for node in self.nodes:
-            graph.add_node(self.names(node), attributes=self.names(node), cells=cells(self.shape(node)))
-            graph.add_edges_from((self.names(below), self.names(node)) for below in covered(node))
+        for i, node in enumerate(self.nodes):
+            block = i >= self.first_block
+            key, names = self.key(i), self.names(node)
+            graph.add_node(key, attributes=names, cells=cells(self.shape(node)), block=block)
+            if not block:
+                graph.add_edges_from((self.names(below), key) for below in covered(node))
         return graph
+
+    def key(self, position: int) -> tuple[str, ...]:
+        """A node of `graph`: its attributes' names; for a block, its number in front of them."""
+        names = self.names(self.nodes[position])
+        return names if position < self.first_block else (f"block {position - self.first_block + 1}", *names)
 
 
 def covered(node: Sequence[int]) -> list[Node]:

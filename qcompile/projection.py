@@ -102,7 +102,7 @@ class Projection:
 
     def _one_attribute_gram(self, factor: OneAttribute) -> Gram | float | None:
         (u,), (kept,) = self.u, self.kept
-        if kept and factor.size == 1:
+        if kept and factor.size == 1 and u.any():  # a centred axis of one cell is always 0, an uncentred one is not
             return None
         m = factor.gram()
         mu = m @ u
@@ -147,7 +147,12 @@ def u_key(u: Array) -> str:
 
 def is_uniform(u: Array) -> bool:
     """Whether the weights are all 1/n."""
-    return bool((u == u[0]).all())
+    return bool(u[0] != 0 and (u == u[0]).all())
+
+
+def uncentred(size: int) -> Array:
+    """The weights of an axis whose queries are kept as they are: subtracting a mean weighted by 0 changes nothing."""
+    return np.zeros(size)
 
 
 class Gram:

@@ -7,5 +7,18 @@ from qcompile.factors.marginal import Marginal
 from qcompile.factors.prefix import Prefix
 from qcompile.factors.range import Range
 from qcompile.factors.threshold import Abs, Affine
+from qcompile.factors.whole import Whole
 
-__all__ = ["Abs", "Affine", "Circular", "Factor", "Marginal", "Matrix", "Predicate", "Prefix", "Random", "Range"]
+__all__ = [
+    "Abs",
+    "Affine",
+    "Circular",
+    "Factor",
+    "Marginal",
+    "Matrix",
+    "Predicate",
+    "Prefix",
+    "Random",
+    "Range",
+    "Whole",
+]

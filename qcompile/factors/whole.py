@@ -1,0 +1,35 @@
+"""Whole: the sum over all cells of an attribute, where a product of an unsplit block does not mention it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qcompile.arrays import Array
+from qcompile.factors.base import OneAttribute
+
+
+class Whole(OneAttribute):
+    """One query that holds for every value: W = 1'. The language has no word for it; blocks are filled up with it."""
+
+    kind = "whole"
+
+    @property
+    def count(self) -> int:
+        """One."""
+        return 1
+
+    def labels(self, start: int = 0, stop: int | None = None) -> list[str]:
+        """A single label."""
+        return ["all"][start:stop]
+
+    def apply(self, x: Array) -> Array:
+        """The sum over the axis."""
+        return np.asarray(x.sum(axis=0, keepdims=True))
+
+    def adjoint(self, y: Array) -> Array:
+        """The same number for every value."""
+        return np.repeat(y, self.size, axis=0)
+
+    def _gram(self) -> Array:
+        """11'."""
+        return np.ones((self.size, self.size))
