@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +28,7 @@ class Compilation:
       source: the workload, or where to find it.
       options: of the plan.
       centring: weights per attribute name; empty for uniform.
+      blocks: names of the families of each unsplit block.
       progress: told how many problems are solved.
       workload: after `read`.
       closure: after `split`.
@@ -37,6 +38,7 @@ class Compilation:
     source: Workload | str | Path
     options: Options
     centring: Mapping[str, Array]
+    blocks: Sequence[Sequence[str]]
     progress: Callable[[int, int], None]
     workload: Workload | None = None
     closure: Lattice | None = None
@@ -56,7 +58,7 @@ def read(state: Compilation) -> Compilation:
 def split(state: Compilation) -> Compilation:
     """Workload to the closure lattice and its classes."""
     assert state.workload is not None
-    closure = decompose(state.workload, state.centring)
+    closure = decompose(state.workload, state.centring, state.blocks)
     if not closure.classes:
         raise OptionError("every query of the workload is 0 whatever the data, so there is nothing to measure")
     return replace(state, closure=closure)
@@ -78,6 +80,7 @@ def compile(
     solver: str = "auto",
     gap: float = 1e-3,
     centring: str | Mapping[str, Array] = "uniform",
+    blocks: bool | str | Sequence[Sequence[str]] = False,
     neighbours: str = "add-remove",
     contributions: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -106,7 +109,7 @@ def compile(
         neighbours=_one_of("neighbours", neighbours, NEIGHBOURS),
         contributions=_rows("contributions", contributions),
     )
-    state = Compilation(workload, options, weights, progress)
+    state = Compilation(workload, options, weights, blocks if isinstance(blocks, Sequence) else (), progress)
     for step in PASSES:
         state = step(state)
     assert state.workload is not None

@@ -91,7 +91,7 @@ def dry_run(
     charge = budget.charge(accounting)
     scales, members = plan.scales(charge), plan.closure.members.tolist()
     draws = sum(m * s.rows for m, s in zip(members, plan.strategies, strict=True))
-    largest = max((cells(plan.workload.schema.shape(v)) for v in plan.workload.views), default=1)
+    largest = max((cells(plan.workload.schema.shape(v)) for v in plan.tables), default=1)
     sigmas = [s.sigma for s in scales]
     if min(sigmas) < SMALLEST_SIGMA:
         raise BudgetError(f"a noise scale of {min(sigmas):.2g} counts protects nobody; choose a smaller budget")
@@ -160,7 +160,7 @@ def run(
         require_place(output)
     scales = plan.scales(expected.charge)
     delivered = delivered_scales(noise, scales)
-    counts = open_data(data, plan.workload.schema, plan.workload.views)
+    counts = open_data(data, plan.workload.schema, plan.tables)
     values = measure(plan, counts, scales, make_noise(noise, test_seed), progress)
     release = Release(plan, _provenance(plan, expected, accounting, noise, test_seed), delivered, values)
     if output is not None:

@@ -186,3 +186,11 @@ class Lattice:
 def covered(node: Sequence[int]) -> list[Node]:
     """The nodes one attribute smaller."""
     return [tuple(node[:i]) + tuple(node[i + 1 :]) for i in range(len(node))]
+
+
+def subsets(node: Sequence[int]) -> list[Node]:
+    """All subsets of a node, the empty one first."""
+    found: list[Node] = [()]
+    for a in node:
+        found += [(*s, a) for s in found]
+    return found

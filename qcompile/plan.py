@@ -16,7 +16,7 @@ import numpy as np
 
 from qcompile.allocation import Scale, exact_scales, root_total, unit_variances
 from qcompile.arrays import Array
-from qcompile.lattice import Lattice, Node
+from qcompile.lattice import Lattice
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import Strategy
 from qcompile.variances import ErrorSummary, family_errors
@@ -55,6 +55,7 @@ class ClassSummary:
 
     Attributes:
       attributes: of the first member node.
+      block: whether the members are unsplit blocks rather than nodes of the closure.
       members: number of nodes that share the problem.
       cells: of a member.
       rank: of its strategy.
@@ -67,6 +68,7 @@ class ClassSummary:
     """
 
     attributes: tuple[str, ...]
+    block: bool
     members: int
     cells: int
     rank: int
@@ -80,7 +82,7 @@ class ClassSummary:
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """What is measured on one node: ``y = g round((B x + sigma Z) / g)``.
+    """What is measured on one node or block: ``y = g round((B x + sigma Z) / g)``.
 
     Attributes:
       attributes: of the node, in schema order.
@@ -131,6 +133,16 @@ class Plan:
         return len(self.workload.views)
 
     @cached_property
+    def tables(self) -> tuple[tuple[str, ...], ...]:
+        """The attribute sets whose exact counts a run needs, smallest first: those of the blocks, and other views."""
+        apart = {name for names in self.closure.blocks for name in names}
+        views = self.workload.views_of(f for f in self.workload.families if f.name not in apart) if apart else None
+        blocks = [self.closure.names(n) for n in self.closure.nodes[self.closure.first_block :]]
+        order = self.workload.schema.positions
+        needed = {*(self.workload.views if views is None else views), *blocks}
+        return tuple(sorted(needed, key=lambda v: (len(v), [order[n] for n in v])))
+
+    @cached_property
     def losses(self) -> Array:
         """L per class."""
         return np.array([s.loss for s in self.solutions])
@@ -178,22 +190,23 @@ class Plan:
         """Sum and maximum of a family's predicted variances at cost 1."""
         if family.name not in self._family_errors:
             self._family_errors[family.name] = family_errors(
-                self.closure, self.strategies, self.unit_sigma_squared, family.products()
+                self.closure.source(family.name), self.strategies, self.unit_sigma_squared, family.products()
             )
         return self._family_errors[family.name]
 
     @cached_property
     def classes(self) -> tuple[ClassSummary, ...]:
         """The distinct problems that were solved, in the order of their first nodes."""
-        first: dict[int, Node] = {}
-        for node, c in zip(self.closure.nodes, self.closure.class_of.tolist(), strict=True):
-            first.setdefault(c, node)
+        first: dict[int, int] = {}
+        for position, c in enumerate(self.closure.class_of.tolist()):
+            first.setdefault(c, position)
         return tuple(self._class_summary(c, first[c]) for c in range(len(self.solutions)))
 
-    def _class_summary(self, c: int, node: Node) -> ClassSummary:
+    def _class_summary(self, c: int, position: int) -> ClassSummary:
         s, total = self.solutions[c], root_total(self.losses, self.closure.members)
         return ClassSummary(
-            attributes=self.closure.names(node),
+            attributes=self.closure.names(self.closure.nodes[position]),
+            block=position >= self.closure.first_block,
             members=int(self.closure.members[c]),
             cells=self.closure.classes[c].cells,
             rank=s.strategy.rank,
@@ -207,10 +220,13 @@ class Plan:
 
     @cached_property
     def lattice(self) -> nx.DiGraph[tuple[str, ...]]:
-        """The closure as a graph; nodes carry attributes, cells, rank, solver, loss, bound, gap and share."""
+        """The closure as a graph; nodes carry attributes, cells, block, rank, solver, loss, bound, gap and share.
+
+        A block is an extra node, ``block=True``, without edges.
+        """
         graph = self.closure.graph()
-        for node, c in zip(self.closure.nodes, self.closure.class_of.tolist(), strict=True):
-            graph.nodes[self.closure.names(node)].update(_node_data(self.classes[c] if c >= 0 else None))
+        for position, c in enumerate(self.closure.class_of.tolist()):
+            graph.nodes[self.closure.key(position)].update(_node_data(self.classes[c] if c >= 0 else None))
         return graph
 
     def scales(self, charge: Any) -> tuple[Scale, ...]:
@@ -224,7 +240,7 @@ class Plan:
         return exact_scales(self.losses.tolist(), self.closure.members.tolist(), sensitivities, charge)
 
     def measurements(self, budget: Budget) -> Iterator[Measurement]:
-        """What would be measured at a budget, node by node, smallest nodes first."""
+        """What would be measured at a budget, node by node, smallest nodes first, then block by block."""
         scales = self.scales(budget.rho)
         for index, node in enumerate(self.closure.nodes):
             c = int(self.closure.class_of[index])

@@ -20,7 +20,7 @@ from qcompile.solvers.solution import Solution
 from qcompile.version import __version__
 
 KIND = "qcompile plan"
-VERSION = 1
+VERSION = 2
 
 
 def save_plan(plan: Plan, path: str | Path) -> str:
@@ -54,6 +54,7 @@ def plan_data(plan: Plan, store: ArrayStore) -> dict[str, Any]:
         "options": {k: getattr(plan.options, k) for k in Options.__dataclass_fields__},
         "workload": workload_data(plan.workload, store),
         "centring": centring,
+        "blocks": [list(names) for names in closure.blocks],
         "class_of": store.put(closure.class_of),
         "orders": store.put(_packed_orders(closure)),
         "solutions": [_solution_data(s, store) for s in plan.solutions],
@@ -79,7 +80,7 @@ def read_plan(document: dict[str, Any], store: ArrayStore) -> Plan:
     try:
         workload = read_workload(document["workload"], store)
         centring = {name: np.asarray(store.get(key), np.float64) for name, key in document["centring"].items()}
-        closure = decompose(workload, centring)
+        closure = decompose(workload, centring, document["blocks"])
         _check_same(closure, document, store)
         solutions = tuple(_read_solution(s, store) for s in document["solutions"])
         plan = Plan(workload, closure, solutions, _read_options(document["options"]))

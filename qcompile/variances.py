@@ -101,7 +101,7 @@ def product_variances(
     """The variance of every query of a product, shape ``product.shape``.
 
     Args:
-      lattice: the nodes.
+      lattice: the nodes, or a view of one block.
       strategies: one per class.
       sigma_squared: noise variance per class.
       product: the queries.
@@ -110,14 +110,15 @@ def product_variances(
       SizeError: the table would not fit in memory.
     """
     require_memory("the variances of a family", product.count, "ask for a smaller family")
-    total = np.zeros(product.shape)
-    for part in node_parts(lattice, product):
+    held = lattice.covering(product)
+    total = np.zeros(held.shape)
+    for part in node_parts(lattice, held):
         c = int(lattice.class_of[part.node])
         value: Array = np.asarray(float(sigma_squared[c]))
-        for v in part_variances(part, strategies[c], len(product.factors)):
+        for v in part_variances(part, strategies[c], len(held.factors)):
             value = value * v
         total += value
-    return total
+    return total.reshape(product.shape)
 
 
 def product_errors(
@@ -128,9 +129,10 @@ def product_errors(
         table = product_variances(lattice, strategies, sigma_squared, product)
         return ErrorSummary(float(table.sum()), float(table.max()))
     total = largest = 0.0
-    for part in node_parts(lattice, product):
+    held = lattice.covering(product)
+    for part in node_parts(lattice, held):
         c = int(lattice.class_of[part.node])
-        arrays = part_variances(part, strategies[c], len(product.factors))
+        arrays = part_variances(part, strategies[c], len(held.factors))
         total += float(sigma_squared[c]) * math.prod(float(v.sum()) for v in arrays)
         largest += float(sigma_squared[c]) * math.prod(float(v.max()) for v in arrays)
     return ErrorSummary(total, largest, exact=False)
@@ -157,11 +159,13 @@ def family_errors(
 
 def _numbers(lattice: Lattice, product: Product) -> object:
     """What a product's variances depend on: its factors, and per node the class and where the axes stand in it."""
-    positions = [lattice.schema.positions[n] for n in product.names]
+    positions = [lattice.schema.positions[n] for n in lattice.covering(product).names]
     nodes = []
     for kept in itertools.product((False, True), repeat=len(positions)):
         chosen = [p for p, k in zip(positions, kept, strict=True) if k]
-        index = lattice.index[tuple(sorted(chosen))]
+        index = lattice.index.get(tuple(sorted(chosen)))
+        if index is None:  # a block holds its whole products only
+            continue
         node, order = lattice.nodes[index], lattice.orders[index]
         nodes.append((int(lattice.class_of[index]), tuple(order.index(node.index(p)) for p in chosen)))
     return tuple(f.key for f in product.factors), tuple(nodes), tuple(lattice.centring[p].tobytes() for p in positions)

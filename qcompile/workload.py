@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -134,8 +134,12 @@ class Workload:
     @cached_property
     def views(self) -> tuple[tuple[str, ...], ...]:
         """The distinct attribute sets one must group by, in schema order, smallest first."""
+        return self.views_of(self.families)
+
+    def views_of(self, families: Iterable[Family]) -> tuple[tuple[str, ...], ...]:
+        """The distinct attribute sets of some families, in schema order, smallest first."""
         order = self.schema.positions
-        distinct = {tuple(sorted(order[n] for n in p.names)) for f in self.families for p in f.products()}
+        distinct = {tuple(sorted(order[n] for n in p.names)) for f in families for p in f.products()}
         names = self.schema.names
         return tuple(tuple(names[i] for i in v) for v in sorted(distinct, key=lambda v: (len(v), v)))
 

@@ -25,11 +25,12 @@ def apply_product(closure: Lattice, product: Product, table: Array) -> Array:
     Args:
       closure: gives the order of axes.
       product: the queries.
-      table: the marginal, axes in schema order, then batch axes.
+      table: the marginal, axes in schema order, then batch axes; a block's marginal is on all its attributes.
 
     Returns:
       Shape ``(*product.shape, *batch)``.
     """
+    shape, product = product.shape, closure.covering(product)
     positions = [closure.schema.positions[n] for n in product.names]
     order = [sorted(positions).index(p) for p in positions]
     k = len(positions)
@@ -37,7 +38,7 @@ def apply_product(closure: Lattice, product: Product, table: Array) -> Array:
     for f in product.factors:  # each consumes its leading axes; its queries go behind those already there
         x = np.moveaxis(f.apply(x), 0, k - len(f.shape))
         k += 1 - len(f.shape)
-    return x
+    return x.reshape((*shape, *x.shape[k:]))
 
 
 def family_table(family: Family, rows: Iterator[tuple[Product, Array, Array]], width: Width) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from qcompile.arrays import Array, outer, require_memory
 from qcompile.errors import NotEstimableError
 from qcompile.lattice import Lattice, Node
-from qcompile.plan import Plan
 from qcompile.projection import Projection
 from qcompile.strategy import Strategy
 from qcompile.workload import Product
@@ -33,15 +32,19 @@ class Coefficients:
     weights: Array
 
 
-def coefficients(plan: Plan, product: Product) -> Iterator[Coefficients]:
+def coefficients(closure: Lattice, strategies: Sequence[Strategy], product: Product) -> Iterator[Coefficients]:
     """The combination of measurements that answers the only query of a product.
+
+    Args:
+      closure: the lattice, or the view of a block.
+      strategies: one per class.
+      product: of a single query.
 
     Raises:
       NotEstimableError: the query lies outside the span.
       SizeError: the query touches too many cells.
     """
-    closure = plan.closure
-    for node, query in projected(closure, product):
+    for node, query in projected(closure, closure.covering(product)):
         index = closure.index.get(node, -1)
         c = -1 if index < 0 else int(closure.class_of[index])
         if not query.any():
@@ -49,15 +52,19 @@ def coefficients(plan: Plan, product: Product) -> Iterator[Coefficients]:
         if c < 0:
             raise not_estimable(closure, node, "this combination of attributes was not measured")
         order = closure.orders[index]
-        yield Coefficients(index, _represented(plan.strategies[c], query.transpose(order), closure, node))
+        yield Coefficients(index, _represented(strategies[c], query.transpose(order), closure, node))
 
 
 def _represented(strategy: Strategy, query: Array, closure: Lattice, node: Node) -> Array:
-    weights = strategy.represent(query)
-    missing = strategy.adjoint(weights) - query
-    if np.abs(missing).max() > SPAN_TOLERANCE * np.abs(query).max():
+    if outside_span(strategy, query):
         raise not_estimable(closure, node, "the workload measured only some combinations of its cells")
-    return weights
+    return strategy.represent(query)
+
+
+def outside_span(strategy: Strategy, query: Array) -> bool:
+    """Whether a query, or any of several along a last axis, is no combination of a strategy's rows."""
+    missing = strategy.adjoint(strategy.represent(query)) - query
+    return bool(np.abs(missing).max() > SPAN_TOLERANCE * np.abs(query).max())
 
 
 def projected(closure: Lattice, product: Product) -> Iterator[tuple[Node, Array]]:

@@ -22,7 +22,7 @@ from qcompile.release.release import Provenance, Release
 from qcompile.storage import plan_data, read_plan
 
 KIND = "qcompile release"
-VERSION = 1
+VERSION = 2
 
 
 def save_release(release: Release, path: str | Path) -> str:

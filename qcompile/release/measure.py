@@ -17,7 +17,7 @@ import numpy.typing as npt
 from qcompile.allocation import Scale
 from qcompile.arrays import IntArray
 from qcompile.data.counts import ExactCounts
-from qcompile.lattice import Lattice, Node
+from qcompile.lattice import Lattice, Node, subsets
 from qcompile.plan import Plan
 from qcompile.privacy.opendp_noise import enlarged_sigma, opendp_gaussian
 from qcompile.privacy.rounded import rounded_gaussian
@@ -58,20 +58,22 @@ def measure(
     for done, (index, table) in enumerate(node_tables(plan, counts), start=1):
         c = int(closure.class_of[index])
         x = table.transpose(closure.orders[index])
-        values[index] = noise(plan.strategies[c], x, scales[c], repr(closure.names(closure.nodes[index])))
+        values[index] = noise(plan.strategies[c], x, scales[c], closure.title(index))
         progress(done, total)
     return tuple(values)
 
 
 def node_tables(plan: Plan, counts: ExactCounts) -> Iterator[tuple[int, IntArray]]:
-    """Every measured node with its exact marginal, counting each view once.
+    """Every measured node and block with its exact marginal, counting each view once.
 
     A node is summed out of the first view, smallest first, that covers it.
     """
     closure, done = plan.closure, set[int]()
-    for view in plan.workload.views:
+    blocks = range(closure.first_block, len(closure.nodes))
+    for view in plan.tables:
         node = tuple(closure.schema.positions[n] for n in view)
-        new = [i for i in below(closure, node) if i not in done and closure.class_of[i] >= 0]
+        inside = [*below(closure, node), *(i for i in blocks if closure.nodes[i] == node)]
+        new = [i for i in inside if i not in done and closure.class_of[i] >= 0]
         if new:
             table = counts.table(view)
             for i in new:
@@ -81,11 +83,10 @@ def node_tables(plan: Plan, counts: ExactCounts) -> Iterator[tuple[int, IntArray
 
 
 def below(closure: Lattice, node: Node) -> list[int]:
-    """Positions of all subsets of a node."""
-    subsets: list[Node] = [()]
-    for a in node:
-        subsets += [(*s, a) for s in subsets]
-    return [closure.index[s] for s in subsets]
+    """Positions of all subsets of a node of the closure; none where the node is only a block's."""
+    if node not in closure.index:
+        return []
+    return [closure.index[s] for s in subsets(node)]
 
 
 def rounded(sources: Callable[[str], ByteSource]) -> Noise:

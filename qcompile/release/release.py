@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from qcompile import grammar
 from qcompile.allocation import Scale
 from qcompile.arrays import Array
-from qcompile.errors import OptionError, did_you_mean
-from qcompile.factors import Marginal as MarginalFactor
-from qcompile.lattice import Node
+from qcompile.errors import NotEstimableError, OptionError, did_you_mean
 from qcompile.plan import Plan
 from qcompile.release import intervals
-from qcompile.release.answers import apply_product, family_table, largest_z
-from qcompile.release.ask import coefficients, not_estimable
+from qcompile.release.answers import family_table
 from qcompile.release.intervals import Width
 from qcompile.release.measure import Values
-from qcompile.release.reconstruct import in_schema_order, marginal
-from qcompile.variances import product_variances
+from qcompile.release.sources import Source, marginal_product
 from qcompile.workload import Family, Product
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CACHED_CELLS = 2**24
-"""Cells of residual estimates kept for further questions (128 MB)."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -113,31 +108,21 @@ class Release:
     provenance: Provenance
     scales: tuple[Scale, ...]
     values: tuple[Values, ...]
-    _cache: dict[int, Array] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def _sigma_squared(self) -> Array:
-        """Variance of one measurement per class, the rounding to the grid included."""
-        return np.array([s.variance for s in self.scales])
+    def _sources(self) -> tuple[Source, ...]:
+        variances = np.array([s.variance for s in self.scales])  # the rounding to the grid included
+        return tuple(Source(view, self.plan.strategies, variances, self.measured) for view in self.plan.closure.sources)
 
     def measured(self, node: int) -> Array:
-        """A node's measurements y in counts, ``(rows,)``."""
+        """The measurements y of a node or block in counts, ``(rows,)``, by its position in the lattice."""
         grid = self.scales[int(self.plan.closure.class_of[node])].grid
         values = self.values[node]
         return np.asarray(values * grid if values.dtype.kind == "i" else values, dtype=np.float64)
 
-    def residual(self, node: int) -> Array | None:
-        """The residual estimate t of a node, axes in schema order; None where nothing was measured."""
-        closure = self.plan.closure
-        c = int(closure.class_of[node])
-        if c < 0:
-            return None
-        if node not in self._cache:
-            t = self.plan.strategies[c].solve(self.measured(node))
-            if sum(v.size for v in self._cache.values()) + t.size > CACHED_CELLS:
-                self._cache.clear()
-            self._cache[node] = in_schema_order(t, closure.orders[node])
-        return self._cache[node]
+    def _source(self, family: Family) -> Source:
+        only = self.plan.closure.source(family.name).only
+        return next(s for s in self._sources if s.lattice.only == only)
 
     def answers(
         self, family: str, alpha: float = 0.05, simultaneous: bool = False, estimate: str = "unbiased"
@@ -165,16 +150,9 @@ class Release:
         return family_table(found, self._rows(found), width)
 
     def _rows(self, family: Family) -> Iterator[tuple[Product, Array, Array]]:
-        closure = self.plan.closure
+        source = self._source(family)
         for product in family.products():
-            table = marginal(closure, self.residual, self._node(product.names))
-            yield product, apply_product(closure, product, table), self._variances(product)
-
-    def _variances(self, product: Product) -> Array:
-        return product_variances(self.plan.closure, self.plan.strategies, self._sigma_squared, product)
-
-    def _node(self, names: Sequence[str]) -> Node:
-        return tuple(sorted(self.plan.closure.schema.positions[n] for n in names))
+            yield product, source.answers(product), source.variances(product)
 
     def marginal(self, attributes: Sequence[str], estimate: str = "unbiased") -> Marginal:
         """The contingency table on some attributes, axes in the order asked.
@@ -191,27 +169,31 @@ class Release:
                 raise OptionError(f"unknown attribute {name!r}; {did_you_mean(name, schema.names)}")
             if name in names[:i]:
                 raise OptionError(f"attribute {name!r} is named twice")
-        node = self._node(names)
-        self._require_all_cells(node)
-        product = Product(tuple(MarginalFactor(schema[n]) for n in names))
-        table = marginal(self.plan.closure, self.residual, node)
-        return Marginal(
-            names,
-            apply_product(self.plan.closure, product, table),
-            np.asarray(np.sqrt(self._variances(product))),
-        )
+        product = marginal_product(self.plan.closure, names)
 
-    def _require_all_cells(self, node: Node) -> None:
-        closure = self.plan.closure
-        subsets: list[Node] = [()]
-        for a in node:
-            subsets += [(*s, a) for s in subsets]
-        for subset in subsets:
-            full = math.prod(n - 1 for n in closure.shape(subset))
-            index = closure.index.get(subset, -1)
-            c = -1 if index < 0 else int(closure.class_of[index])
-            if full and (c < 0 or self.plan.strategies[c].rank < full):
-                raise not_estimable(closure, subset, "not all of its cells were measured")
+        def variances(source: Source) -> Array:
+            source.require_all_cells(product)
+            return source.variances(product)
+
+        found = [(float(v.sum()), i, v) for i, v in self._attempts(variances)]
+        _, best, variance = min(found, key=lambda f: f[:2])
+        return Marginal(names, self._sources[best].answers(product), np.asarray(np.sqrt(variance)))
+
+    def _attempts(self, attempt: Callable[[Source], T]) -> list[tuple[int, T]]:
+        """What each source that spans the question makes of it, by its number.
+
+        Raises:
+          NotEstimableError: none does; with the first source's reason.
+        """
+        found, refusals = list[tuple[int, T]](), list[NotEstimableError]()
+        for i, source in enumerate(self._sources):
+            try:
+                found.append((i, attempt(source)))
+            except NotEstimableError as e:
+                refusals.append(e)
+        if not found:
+            raise refusals[0]
+        return found
 
     def ask(self, query: str, estimate: str = "unbiased") -> Answer:
         """The answer to any single query in the span, written in the ``.q`` language.
@@ -222,11 +204,8 @@ class Release:
         """
         _check_estimate(estimate)
         product = grammar.parse_query(query, self.plan.workload.schema)
-        value = variance = 0.0
-        for part in coefficients(self.plan, product):
-            c = int(self.plan.closure.class_of[part.node])
-            value += float(part.weights @ self.measured(part.node))
-            variance += float(self._sigma_squared[c] * (part.weights @ part.weights))
+        answers = [answer for _, answer in self._attempts(lambda source: source.ask(product))]
+        value, variance = min(answers, key=lambda a: a[1])
         return Answer(value, math.sqrt(variance))
 
     def save(self, path: str | Path) -> None:
@@ -238,35 +217,13 @@ class Release:
     def _simultaneous(self, family: Family, alpha: float) -> Width:
         """Simulated where that takes seconds, Bonferroni beyond."""
         products = list(family.products()) if family.count <= intervals.SIMULATED_QUERIES else []
-        nodes = {i for p in products for i in self._below(p)}
+        source = self._source(family)
+        nodes = {i for p in products for i in source.nodes_of(p)}
         numbers = sum(self.values[i].size for i in nodes) * intervals.SIMULATIONS
         if not products or numbers > intervals.SIMULATED_NUMBERS:
             return intervals.bonferroni(alpha, family.count)
-        pairs = [(p, self._variances(p)) for p in products]
-        return intervals.simulated(alpha, lambda first, count: self._largest_z(pairs, first, count))
-
-    def _below(self, product: Product) -> list[int]:
-        from qcompile.release.measure import below
-
-        return [i for i in below(self.plan.closure, self._node(product.names)) if self.plan.closure.class_of[i] >= 0]
-
-    def _largest_z(self, pairs: list[tuple[Product, Array]], first: int, count: int) -> Array:
-        """``max |z|`` over all queries for simulations ``first .. first + count - 1``."""
-        closure, errors = self.plan.closure, dict[int, Array]()
-
-        def simulated(node: int) -> Array | None:
-            c = int(closure.class_of[node])
-            if c >= 0 and node not in errors:
-                y = intervals.normals(node, first, (self.values[node].size, count))
-                t = self.plan.strategies[c].solve(y * math.sqrt(self._sigma_squared[c]))
-                errors[node] = in_schema_order(t, closure.orders[node])
-            return errors.get(node)
-
-        largest = np.zeros(count)
-        for product, variances in pairs:
-            table = marginal(closure, simulated, self._node(product.names), (count,))
-            largest = np.maximum(largest, largest_z(closure, product, table, variances))
-        return largest
+        pairs = [(p, source.variances(p)) for p in products]
+        return intervals.simulated(alpha, lambda first, count: source.largest_z(pairs, first, count))
 
 
 def _check_estimate(estimate: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from qcompile.compiler import compile
 from qcompile.errors import OptionError
 from qcompile.factors import Predicate
-from qcompile.plan import Plan
+from qcompile.plan import Measurement, Plan
 from qcompile.privacy.budget import Budget
 from qcompile.variances import product_variances
 from tests.conformance.cases import CASES, WORKLOADS, Case
@@ -71,13 +71,13 @@ def check_costs(plan: Plan) -> None:
 def check_variances(plan: Plan) -> None:
     """Predictions against least squares on the exported matrices, and the totals that the plan reports."""
     schema = plan.workload.schema
-    rows = mechanism(schema, plan.measurements(UNIT))
     sums = {"weighted": 0.0, "unweighted": 0.0}
     for f in plan.workload.families:
-        largest = 0.0
+        largest, source = 0.0, plan.closure.source(f.name)
+        rows = mechanism(schema, source_measurements(plan, f.name))
         for product in f.products():
             expected = least_squares_variances(product_matrix(schema, product), rows)
-            found = product_variances(plan.closure, plan.strategies, sigma_squared(plan, UNIT), product)
+            found = product_variances(source, plan.strategies, sigma_squared(plan, UNIT), product)
             np.testing.assert_allclose(found.ravel(), expected, rtol=1e-6, atol=1e-9)
             largest = max(largest, float(expected.max()))
             sums["weighted"] += f.weight * float(expected.sum())
@@ -89,19 +89,32 @@ def check_variances(plan: Plan) -> None:
     assert plan.sse(4.0) == pytest.approx(plan.sse() / 4)
 
 
+def source_measurements(plan: Plan, family: str) -> list[Measurement]:
+    """What a family is answered from: its block alone, or all nodes of the closure."""
+    positions = [i for i, c in enumerate(plan.closure.class_of) if c >= 0]
+    only = plan.closure.source(family).only
+    wanted = range(plan.closure.first_block) if only is None else [only]
+    return [m for i, m in zip(positions, plan.measurements(UNIT), strict=True) if i in wanted]
+
+
 def check_answers_without_noise(plan: Plan) -> None:
     """A million rows: every answer is exact to 1e-6; the standard errors are those of a run with noise."""
     schema = plan.workload.schema
     counts = some_counts(schema)
     release = plan.run({schema.names: counts}, UNIT, noise="none")
-    parts, variances = (plan.closure, plan.strategies), [s.variance for s in release.scales]
+    variances = [s.variance for s in release.scales]
     for f in plan.workload.families:
         exact = np.concatenate([product_matrix(schema, p) @ counts.ravel() for p in f.products()])
         table = release.answers(f.name)
         np.testing.assert_allclose(table.column("estimate").to_numpy(), exact, atol=1e-6)
         np.testing.assert_allclose(
             table.column("std_error").to_numpy() ** 2,
-            np.concatenate([product_variances(*parts, variances, p).ravel() for p in f.products()]),
+            np.concatenate(
+                [
+                    product_variances(plan.closure.source(f.name), plan.strategies, variances, p).ravel()
+                    for p in f.products()
+                ]
+            ),
             rtol=1e-12,
         )
 

@@ -1,0 +1,162 @@
+"""What answers are made from: the closure's residual estimates, or one block's own estimate.
+
+Every query is answered from one source that spans it: a family from the source it was compiled into, a marginal or a
+single query from the one that predicts the smallest variance. Both are known before any data is seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from qcompile.arrays import Array, cells, require_memory
+from qcompile.factors import Marginal
+from qcompile.factors.base import CHUNK
+from qcompile.lattice import Lattice, Node, subsets
+from qcompile.release import intervals
+from qcompile.release.answers import apply_product, largest_z
+from qcompile.release.ask import coefficients, not_estimable, outside_span
+from qcompile.release.measure import below
+from qcompile.release.reconstruct import in_schema_order, marginal
+from qcompile.strategy import Strategy
+from qcompile.variances import product_variances
+from qcompile.workload import Product
+
+CACHED_CELLS = 2**24
+"""Cells of residual estimates kept for further questions (128 MB)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One view of the lattice with its measurements.
+
+    Attributes:
+      lattice: the closure, or the view of a block.
+      strategies: one per class.
+      sigma_squared: variance of a measurement per class.
+      measured: a node's measurements in counts, by position.
+    """
+
+    lattice: Lattice
+    strategies: tuple[Strategy, ...]
+    sigma_squared: Array
+    measured: Callable[[int], Array]
+    _cache: dict[int, Array] = field(default_factory=dict, repr=False)
+
+    def answers(self, product: Product) -> Array:
+        """Estimates of a product's queries, shape ``product.shape``."""
+        table = marginal(self.lattice, self.residual, self._node(product))
+        return apply_product(self.lattice, product, table)
+
+    def variances(self, product: Product) -> Array:
+        """Variances of these estimates."""
+        return product_variances(self.lattice, self.strategies, self.sigma_squared, product)
+
+    def ask(self, product: Product) -> tuple[float, float]:
+        """Estimate and variance of the only query of a product.
+
+        Raises:
+          NotEstimableError: the query lies outside the span.
+        """
+        value = variance = 0.0
+        for part in coefficients(self.lattice, self.strategies, product):
+            c = int(self.lattice.class_of[part.node])
+            value += float(part.weights @ self.measured(part.node))
+            variance += float(self.sigma_squared[c] * (part.weights @ part.weights))
+        return value, variance
+
+    def residual(self, node: int) -> Array | None:
+        """The residual estimate t of a node, axes in schema order; None where nothing was measured."""
+        c = int(self.lattice.class_of[node])
+        if c < 0:
+            return None
+        if node not in self._cache:
+            t = self.strategies[c].solve(self.measured(node))
+            if sum(v.size for v in self._cache.values()) + t.size > CACHED_CELLS:
+                self._cache.clear()
+            self._cache[node] = in_schema_order(t, self.lattice.orders[node])
+        return self._cache[node]
+
+    def _node(self, product: Product) -> Node:
+        return tuple(sorted(self.lattice.schema.positions[n] for n in self.lattice.covering(product).names))
+
+    def nodes_of(self, product: Product) -> list[int]:
+        """The measured nodes that a product is answered from, by position."""
+        node = self._node(product)
+        found = below(self.lattice, node) if self.lattice.only is None else [self.lattice.only]
+        return [i for i in found if self.lattice.class_of[i] >= 0]
+
+    def require_all_cells(self, product: Product) -> None:
+        """Refuse a marginal, given as a product of Marginal factors, unless all its cells are in the span.
+
+        Raises:
+          NotEstimableError: they are not.
+        """
+        if self.lattice.only is None:
+            self._require_nodes(self._node(product))
+        else:
+            self._require_rows(product, self.lattice.only)
+
+    def _require_nodes(self, node: Node) -> None:
+        for subset in subsets(node):
+            full = math.prod(n - 1 for n in self.lattice.shape(subset))
+            index = self.lattice.index.get(subset, -1)
+            c = -1 if index < 0 else int(self.lattice.class_of[index])
+            if full and (c < 0 or self.strategies[c].rank < full):
+                raise not_estimable(self.lattice, subset, "not all of its cells were measured")
+
+    def _require_rows(self, product: Product, position: int) -> None:
+        lattice, node = self.lattice, self.lattice.nodes[position]
+        strategy, names = self.strategies[int(lattice.class_of[position])], lattice.names(node)
+        if not set(product.names) <= set(names):
+            raise not_estimable(lattice, self._node(product), "this block does not hold all of its attributes")
+        if strategy.rank == cells(strategy.shape):
+            return
+        require_memory("this marginal", cells(strategy.shape) * product.count, "ask for a smaller marginal")
+        kept = [i for i, n in enumerate(names) if n in product.names]
+        order = lattice.orders[position]
+        for start in range(0, product.count, step := max(1, CHUNK // cells(strategy.shape))):
+            queries = _indicators(lattice.shape(node), kept, range(start, min(start + step, product.count)))
+            if outside_span(strategy, queries.transpose(*order, len(order))):
+                raise not_estimable(lattice, node, "not all of its cells were measured")
+
+    def largest_z(self, pairs: list[tuple[Product, Array]], first: int, count: int) -> Array:
+        """``max |z|`` over all queries of products for simulations ``first .. first + count - 1``.
+
+        Args:
+          pairs: products with their variances.
+          first: number of the first simulation.
+          count: how many.
+        """
+        errors = dict[int, Array]()
+
+        def simulated(node: int) -> Array | None:
+            c = int(self.lattice.class_of[node])
+            if c >= 0 and node not in errors:
+                y = intervals.normals(node, first, (self.strategies[c].rows, count))
+                t = self.strategies[c].solve(y * math.sqrt(self.sigma_squared[c]))
+                errors[node] = in_schema_order(t, self.lattice.orders[node])
+            return errors.get(node)
+
+        largest = np.zeros(count)
+        for product, variances in pairs:
+            table = marginal(self.lattice, simulated, self._node(product), (count,))
+            largest = np.maximum(largest, largest_z(self.lattice, product, table, variances))
+        return largest
+
+
+def marginal_product(lattice: Lattice, names: tuple[str, ...]) -> Product:
+    """A marginal as a product with one query per cell."""
+    return Product(tuple(Marginal(lattice.schema[n]) for n in names))
+
+
+def _indicators(shape: tuple[int, ...], kept: list[int], numbers: range) -> Array:
+    """The cells ``numbers`` of the marginal on some axes as queries on all axes: ``(*shape, len(numbers))``."""
+    sizes = [shape[i] for i in kept]
+    small = np.zeros((cells(sizes), len(numbers)))
+    small[list(numbers), range(len(numbers))] = 1
+    spread = [n if i in kept else 1 for i, n in enumerate(shape)]
+    return np.broadcast_to(small.reshape(*spread, len(numbers)), (*shape, len(numbers)))
