@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qcompile.arrays import Array, digest
+from qcompile.arrays import Array, cells, digest
 from qcompile.errors import StorageError
 from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
 from qcompile.factors.base import OneAttribute
 from qcompile.factors.threshold import Threshold
 from qcompile.schema import Attribute, CategoryDomain, Domain, IntegerDomain, NumericDomain, Policy, Schema
-from qcompile.strategy import FourierStrategy, KroneckerStrategy, Part, Strategy
+from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Part, Strategy
 from qcompile.workload import Family, Workload
 
 
@@ -161,21 +161,36 @@ def strategy_data(strategy: Strategy, store: ArrayStore) -> dict[str, Any]:
     if isinstance(strategy, KroneckerStrategy):
         parts = [{"axes": list(p.axes), "matrix": store.put(p.matrix)} for p in strategy.parts]
         return {"kind": "kronecker", "shape": list(strategy.shape), "parts": parts}
+    if isinstance(strategy, MixtureStrategy):
+        return {"kind": "mixture", "terms": [strategy_data(t, store) for t in strategy.terms]}
     raise StorageError(f"{type(strategy).__name__} cannot be stored")
 
 
 def read_strategy(data: dict[str, Any], store: ArrayStore) -> Strategy:
     """The inverse of `strategy_data`."""
+    if data["kind"] == "mixture":
+        return MixtureStrategy([_read_plain(t, store) for t in data["terms"]])
+    return _read_plain(data, store)
+
+
+def _read_plain(data: dict[str, Any], store: ArrayStore) -> KroneckerStrategy | FourierStrategy:
     if data["kind"] == "fourier":
         return FourierStrategy(_finite(store, data["kernel"]))
     if data["kind"] == "kronecker":
-        shape = tuple(data["shape"])
-        parts = [
-            Part(tuple(p["axes"]), tuple(shape[a] for a in p["axes"]), _finite(store, p["matrix"]))
-            for p in data["parts"]
-        ]
-        return KroneckerStrategy(shape, parts)
+        return _read_kronecker(data, store)
     raise StorageError(f"unknown kind of strategy {data['kind']!r} in the file")
+
+
+def _read_kronecker(data: dict[str, Any], store: ArrayStore) -> KroneckerStrategy:
+    shape = tuple(data["shape"])
+    parts = [
+        Part(tuple(p["axes"]), tuple(shape[a] for a in p["axes"]), _finite(store, p["matrix"])) for p in data["parts"]
+    ]
+    if sorted(a for p in parts for a in p.axes) != list(range(len(shape))):
+        raise ValueError("the parts of a Kronecker strategy must cover every axis once")
+    if any(p.matrix.ndim != 2 or p.matrix.shape[1] != cells(p.shape) for p in parts):
+        raise ValueError("a matrix of a Kronecker strategy must have a column per cell of its axes")
+    return KroneckerStrategy(shape, parts)
 
 
 def _finite(store: ArrayStore, name: str) -> Array:

@@ -1,30 +1,29 @@
-"""The choice of a solver for each class, with the reasons."""
+"""The solvers by name, and all classes of a plan solved with one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Hashable
+from functools import partial
 
 from qcompile.errors import OptionError, SizeError, did_you_mean
-from qcompile.factors.base import Key
 from qcompile.lattice import Problem
-from qcompile.solvers import exact, fourier, residual
-from qcompile.solvers.kronecker import Factored, factored, solve_factored
+from qcompile.solvers import conic, fourier, residual
+from qcompile.solvers.auto import Auto
+from qcompile.solvers.closed import closed_form
+from qcompile.solvers.parallel import in_order
+from qcompile.solvers.shared import Shared
 from qcompile.solvers.solution import Solution
-from qcompile.strategy import KroneckerStrategy
 
-SOLVERS = ("auto", "exact", "rp", "wff")
-
-Route = tuple[str, str | None, Callable[[], Solution]]
-"""Its name, the reason against it or None, and how to take it."""
+SOLVERS = ("auto", "exact", "rp", "wff", "conic")
 
 
 class Solver:
-    """Solves the classes of one plan; remembers what it solved for single groups.
+    """Solves the classes of one plan; remembers what it solved for single groups and for sums that nodes share.
 
     Attributes:
       name: one of `SOLVERS`.
       gap: relative tolerance of each class's certified gap.
+      shared: the solutions of factors.
     """
 
     def __init__(self, name: str, gap: float) -> None:
@@ -32,84 +31,45 @@ class Solver:
             raise OptionError(f"no solver is called {name!r}; {did_you_mean(name, SOLVERS)}")
         if not 0 < gap < 1:
             raise OptionError(f"gap must be between 0 and 1 (1e-3 means 0.1 %), got {gap!r}")
-        self.name, self.gap = name, gap
-        self._groups: dict[tuple[Key, float], Solution] = {}
+        self.name, self.gap, self.shared = name, gap, Shared()
 
     def solve(self, problem: Problem) -> Solution:
         """A strategy for one class.
 
         Raises:
-          SizeError: ``solver="exact"`` and no exact route fits in memory.
+          SizeError: ``solver="exact"`` and no exact route fits in memory; or no route at all does.
           OptionError: ``"rp"`` or ``"wff"`` where centring is not uniform.
         """
-        if not problem.shape:  # the total: its count is the only thing to measure
-            return Solution(KroneckerStrategy((), ()), problem.trace, problem.trace, "closed form, total")
+        if not problem.shape:
+            closed = closed_form(problem)
+            assert closed is not None
+            return closed
         routes: dict[str, Callable[[Problem], Solution]] = {
-            "auto": self._auto,
+            "auto": lambda p: Auto(p, self.shared, self.gap).solve(),
             "exact": self._exact,
             "rp": lambda p: _basis(p, "rp"),
             "wff": lambda p: _basis(p, "wff"),
+            "conic": lambda p: conic.solve_conic(p, self.gap),
         }
         return routes[self.name](problem)
 
-    def _auto(self, problem: Problem) -> Solution:
-        refused: list[tuple[str, str]] = []
-        for label, reason, route in self._routes(problem):
-            if reason is None:
-                return replace(route(), refused=tuple(refused))
-            refused.append((label, reason))
-        return replace(self._best_basis(problem), refused=tuple(refused))
-
-    def _routes(self, problem: Problem) -> list[Route]:
-        """The routes of certified quality, cheapest first."""
-        split = factored(problem)
-        not_marginal = None if residual.is_exact(problem) else "the Gram is not permutation-invariant"
-        shared = fourier.is_exact(problem) and len(problem.terms) > 1
-        not_circulant = None if shared else "the Gram is not a sum of circulant products"
-        return [
-            ("residual basis", not_marginal, lambda: residual.solve_residual(problem)),
-            ("Fourier basis", not_circulant, lambda: fourier.solve_fourier(problem)),
-            *([] if split is None else [("Kronecker", self._why_not(split), lambda: self._factored(problem, split))]),
-            ("optimal", exact.why_not(problem), lambda: exact.solve_exact(problem, self.gap)),
-        ]
+    def prepare(self, problems: tuple[Problem, ...], workers: int | None) -> None:
+        """Solve what several classes may share, once."""
+        jobs: dict[Hashable, tuple[Callable[[], Solution], int]] = {}
+        if self.name in ("auto", "exact"):
+            for p in problems:
+                jobs |= {key: (job, part.cells) for key, job, part in self.shared.jobs(p, self.gap)}
+        for _ in in_order([job for job, _ in jobs.values()], sum(n**2 for _, n in jobs.values()), workers):
+            pass
 
     def _exact(self, problem: Problem) -> Solution:
-        split = factored(problem)
-        if split is not None and self._why_not(split) is None:
-            return self._factored(problem, split)
-        reason = exact.why_not(problem)
+        closed = closed_form(problem)
+        if closed is not None:
+            return closed
+        reason = self.shared.why_not(problem)
         if reason is not None:
             raise SizeError(f"no exact solver fits this node: {reason}; use solver='auto', or fewer or coarser cells")
-        return exact.solve_exact(problem, self.gap)
-
-    def _why_not(self, split: Factored) -> str | None:
-        return None if split.rest is None else exact.why_not(split.rest)
-
-    def _factored(self, problem: Problem, split: Factored) -> Solution:
-        factors = len(split.groups) + (split.rest is not None)
-        share = self.gap / factors  # gaps of the factors add up, to first order
-        return solve_factored(problem, split, lambda p: self._group(p, share), lambda p: exact.solve_exact(p, share))
-
-    def _group(self, problem: Problem, gap: float) -> Solution:
-        """One group alone, solved once per plan: every node of a product workload shares its axes' solutions."""
-        key = problem.terms[0].groups[0].gram.key
-        if (key, gap) not in self._groups:
-            self._groups[key, gap] = self._solve_group(problem, gap)
-        return self._groups[key, gap]
-
-    def _solve_group(self, problem: Problem, gap: float) -> Solution:
-        if residual.is_exact(problem):
-            return residual.solve_residual(problem)
-        if fourier.is_exact(problem):
-            return fourier.solve_fourier(problem)
-        reason = exact.why_not(problem)
-        return self._best_basis(problem) if reason else exact.solve_exact(problem, gap)
-
-    def _best_basis(self, problem: Problem) -> Solution:
-        """Past every exact route: the better of the two bases, with its honest gap."""
-        if not problem.uniform:
-            raise SizeError(f"a node of {problem.cells} cells is too large for exact solvers; use uniform centring")
-        return min((residual.solve_residual(problem), fourier.solve_fourier(problem)), key=lambda s: s.loss)
+        return self.shared.solve(problem, self.gap)
 
 
 def _basis(problem: Problem, name: str) -> Solution:
@@ -125,21 +85,31 @@ def solve(
     name: str = "auto",
     gap: float = 1e-3,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    workers: int | None = None,
 ) -> tuple[Solution, ...]:
     """Solve every class of a lattice.
 
     Args:
       problems: the classes.
-      name: "auto", "exact", "rp" (ResidualPlanner) or "wff" (Weighted Fourier Factorization).
+      name: "auto", "exact", "rp" (ResidualPlanner), "wff" (Weighted Fourier Factorization) or "conic" (CVXPY).
       gap: the relative gap each class must certify, where its route can.
       progress: called after every class with the number done and of all.
+      workers: threads; one per processor where None. The result does not depend on it.
 
     Raises:
-      OptionError: an unknown solver or a gap outside (0, 1).
+      OptionError: an unknown solver, a gap outside (0, 1), or a number of workers below 1.
     """
     solver = Solver(name, gap)
+    workers = 1 if name == "conic" else workers  # CVXPY keeps state of its own
+    solver.prepare(problems, workers)
     solutions = []
-    for p in problems:
-        solutions.append(solver.solve(p))
+    effort = sum(_unshared_cells(p) ** 2 for p in problems)
+    for s in in_order([partial(solver.solve, p) for p in problems], effort, workers):
+        solutions.append(s)
         progress(len(solutions), len(problems))
     return tuple(solutions)
+
+
+def _unshared_cells(problem: Problem) -> int:
+    """Cells of the sum that is left to do for a class; a product's factors are solved by then."""
+    return 0 if len(problem.terms) == 1 else problem.cells

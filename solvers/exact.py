@@ -24,8 +24,17 @@ from qcompile.strategy import KroneckerStrategy
 DENSE_CELLS = 4096
 """Cells up to which a dense Gram is decomposed: 128 MB a matrix, about a minute an iteration without symmetry."""
 
+QUICK_CELLS = 2000
+"""Cells up to which that is a matter of seconds an iteration."""
+
+SHORT_RANK = 2500
+"""Rows of R up to which the short side is taken: a few seconds an iteration."""
+
 SHORT_ENTRIES = 2**26
 """Entries of R up to which the short side is taken (512 MB)."""
+
+COPIES = 6
+"""Square matrices that the dense route holds at once."""
 
 HESSIAN_WORK = 1e10
 """Multiplications of a Hessian up to which the interior point is taken: about half a second."""
@@ -50,23 +59,43 @@ SMALLEST_START = 1e-9
 
 def why_not(problem: Problem) -> str | None:
     """The reason this route cannot be taken, or None."""
-    if _short(problem) or problem.cells <= DENSE_CELLS:
+    # A single term has no cheaper kind of certificate to wait for: its limit is that of a few minutes.
+    limit = min(SHORT_RANK, DENSE_CELLS) if len(problem.terms) == 1 else DENSE_CELLS
+    if _short(problem) or problem.cells <= limit:
         return None
-    return f"{problem.cells} cells at full rank, dense limit {DENSE_CELLS}"
+    return f"{problem.cells} cells at full rank, dense limit {limit}"
+
+
+def is_slow(problem: Problem) -> bool:
+    """Whether an iteration takes long enough to try approximations first."""
+    return problem.cells > QUICK_CELLS and not _short(problem) and _largest_block(problem) > QUICK_CELLS
+
+
+def _largest_block(problem: Problem) -> int:
+    """Columns of the largest symmetric block of a dense Gram."""
+    symmetry = find_symmetry(problem.shape, matrix_invariant(dense_gram(problem), span_gram(problem)))
+    return max(len(b.orbits) for b in symmetry.blocks)
 
 
 def solve_exact(problem: Problem, gap: float) -> Solution:
     """The optimal strategy to a certified relative gap of the squared error."""
+    return solve_with_weights(problem, gap)[0]
+
+
+def solve_with_weights(problem: Problem, gap: float) -> tuple[Solution, Array]:
+    """The optimal strategy, and the weights mu of its strategy's point on all cells, ``(cells,)``."""
     short = _short(problem)
     symmetry, pairs = _short_blocks(problem) if short else _dense_blocks(problem)
-    blocks = tuple(RootBlock(root, s.orbits) for s, root in pairs)
-    posed = certificate.Problem(blocks, symmetry.sizes)
+    posed = certificate.Problem(tuple(RootBlock(root, s.orbits) for s, root in pairs), symmetry.sizes)
     best = optimise(posed, gap)
     parts = zip(pairs, strategy_rows(posed, best.point), strict=True)
     rows = np.concatenate([s.expand(b) for (s, _), b in parts])
     side = f"rank {len(rows)} of {problem.cells}" if short else "dense"
-    label = f"optimal, {side}" + (f", {len(blocks)} symmetric blocks" if len(blocks) > 1 else "")
-    return Solution(KroneckerStrategy.dense(problem.shape, rows), best.point.loss, best.bound, label)
+    label = f"optimal, {side}" + (f", {len(pairs)} symmetric blocks" if len(pairs) > 1 else "")
+    weights = np.zeros(problem.cells)
+    for s, _ in pairs:
+        weights[s.cell] = best.point.mu[s.orbits[s.column]]
+    return Solution(KroneckerStrategy.dense(problem.shape, rows), best.point.loss, best.bound, label), weights
 
 
 def optimise(posed: certificate.Problem, gap: float) -> Best:
@@ -118,7 +147,7 @@ def _short(problem: Problem) -> bool:
         total += term_rank(t)
         if total * 2 > problem.cells and len(problem.terms) > 1 and problem.cells <= DENSE_CELLS:
             return False
-        if total * problem.cells > SHORT_ENTRIES:
+        if total > SHORT_RANK or total * problem.cells > SHORT_ENTRIES:
             return False
     return len(problem.terms) == 1 or total * 2 <= problem.cells or problem.cells > DENSE_CELLS
 

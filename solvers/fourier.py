@@ -8,6 +8,7 @@ from qcompile.arrays import Array
 from qcompile.lattice import Problem, Term
 from qcompile.solvers.bounds import lower_bound
 from qcompile.solvers.solution import Solution
+from qcompile.solvers.spectra import is_circulant
 from qcompile.strategy import FourierStrategy
 
 
@@ -18,18 +19,28 @@ def why_not(problem: Problem) -> str | None:
 
 def is_exact(problem: Problem) -> bool:
     """Whether every Gram is circulant, so that the basis is optimal."""
-    return problem.uniform and all(g.gram.is_circulant for t in problem.terms for g in t.groups)
+    return problem.uniform and all(is_circulant(g.gram) for t in problem.terms for g in t.groups)
 
 
-def solve_fourier(problem: Problem) -> Solution:
-    """``V = sum_k h_k f_k f_k*``, ``h_k`` proportional to ``sqrt(c_k)``; loss ``(sum_k sqrt(c_k))^2 / n``."""
+def loss(problem: Problem) -> float:
+    """The basis's error, ``(sum_k sqrt(c_k))^2 / n``, without building anything."""
+    return float(np.sqrt(spectrum(problem)).sum()) ** 2 / problem.cells
+
+
+def solve_fourier(problem: Problem, bound: float | None = None) -> Solution:
+    """``V = sum_k h_k f_k f_k*``, ``h_k`` proportional to ``sqrt(c_k)``.
+
+    Args:
+      problem: the node.
+      bound: a lower bound of its loss where one is known already.
+    """
     root = np.sqrt(spectrum(problem))
     total, n = float(root.sum()), problem.cells
-    kernel = np.fft.ifftn(np.sqrt(n * root / total)).real
-    loss = total**2 / n
-    bound = loss if is_exact(problem) else lower_bound(problem)
-    label = "closed form, Fourier basis" if is_exact(problem) else "Fourier basis"
-    return Solution(FourierStrategy(np.ascontiguousarray(kernel)), loss, bound, label)
+    strategy = FourierStrategy(np.ascontiguousarray(np.fft.ifftn(np.sqrt(n * root / total)).real))
+    found = total**2 / n
+    if is_exact(problem):
+        return Solution(strategy, found, found, "closed form, Fourier basis")
+    return Solution(strategy, found, lower_bound(problem) if bound is None else bound, "Fourier basis")
 
 
 def spectrum(problem: Problem) -> Array:

@@ -92,25 +92,30 @@ def solve_factored(
       solve_group: solver of a problem with one group on all its axes.
       solve_rest: solver of the remaining sum.
     """
-    solved = [solve_group(group_problem(g, problem.uniform)) for g in split.groups]
+    solved = [solve_group(group_problem(g.gram, problem.uniform)) for g in split.groups]
     where = [g.axes for g in split.groups]
     if split.rest is not None:
         solved.append(solve_rest(split.rest))
         where.append(split.axes)
     return Solution(
-        _product(problem, [s.strategy for s in solved], where),
+        product(problem.shape, [s.strategy for s in solved], where),
         split.weight * math.prod(s.loss for s in solved),
         split.weight * math.prod(s.bound for s in solved),
         _label([s.solver for s in solved]),
     )
 
 
-def _product(problem: Problem, strategies: Sequence[Strategy], where: Sequence[tuple[int, ...]]) -> Strategy:
-    """The Kronecker product of strategies, each on its axes of the problem."""
-    if where == [tuple(range(len(problem.shape)))]:
+def product(shape: tuple[int, ...], strategies: Sequence[Strategy], where: Sequence[tuple[int, ...]]) -> Strategy:
+    """The Kronecker product of strategies, each on its axes of the node."""
+    if list(where) == [tuple(range(len(shape)))]:
         return strategies[0]  # a single factor keeps its form, a circulant its transform
     parts = [p for s, axes in zip(strategies, where, strict=True) for p in _moved(s, axes)]
-    return KroneckerStrategy(problem.shape, parts)
+    return KroneckerStrategy(shape, parts)
+
+
+def written_out(strategy: Strategy) -> KroneckerStrategy:
+    """A strategy as a Kronecker product of matrices on the same axes."""
+    return KroneckerStrategy(strategy.shape, _moved(strategy, range(len(strategy.shape))))
 
 
 def _moved(strategy: Strategy, axes: Sequence[int]) -> list[Part]:
@@ -128,7 +133,7 @@ def _label(solvers: list[str]) -> str:
     return f"Kronecker of {', '.join(sorted({s.split(',')[0] for s in solvers}))}"
 
 
-def group_problem(group: Group, uniform: bool) -> Problem:
-    """One group as a problem of its own, at weight 1."""
-    axes = tuple(range(len(group.axes)))
-    return Problem(group.gram.shape, (Term((Group(axes, group.gram),), 1.0, 1.0),), uniform)
+def group_problem(gram: Gram, uniform: bool) -> Problem:
+    """One Gram as a problem of its own, at weight 1."""
+    axes = tuple(range(len(gram.shape)))
+    return Problem(gram.shape, (Term((Group(axes, gram),), 1.0, 1.0),), uniform)

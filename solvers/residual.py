@@ -9,6 +9,7 @@ import numpy as np
 from qcompile.lattice import Problem
 from qcompile.solvers.bounds import lower_bound
 from qcompile.solvers.solution import Solution
+from qcompile.solvers.spectra import is_exchangeable
 from qcompile.strategy import KroneckerStrategy, Part
 
 
@@ -19,17 +20,24 @@ def why_not(problem: Problem) -> str | None:
 
 def is_exact(problem: Problem) -> bool:
     """Whether every Gram is a multiple of I - 11'/n, so that the basis is optimal."""
-    return problem.uniform and all(g.gram.is_exchangeable for t in problem.terms for g in t.groups)
+    return problem.uniform and all(is_exchangeable(g.gram) for t in problem.terms for g in t.groups)
 
 
-def solve_residual(problem: Problem) -> Solution:
-    """``B = kron (I - 11'/n) / sqrt((n-1)/n)``; loss ``tr(G) prod (n-1)/n``."""
-    shares = [(n - 1) / n for n in problem.shape]
-    parts = [
-        Part((i,), (n,), (np.eye(n) - 1 / n) / math.sqrt(share))
-        for i, (n, share) in enumerate(zip(problem.shape, shares, strict=True))
-    ]
-    loss = problem.trace * math.prod(shares)
-    bound = loss if is_exact(problem) else lower_bound(problem)
-    label = "closed form, residual basis" if is_exact(problem) else "residual basis"
-    return Solution(KroneckerStrategy(problem.shape, parts), loss, bound, label)
+def loss(problem: Problem) -> float:
+    """The basis's error, ``tr(G) prod (n-1)/n``, without building anything."""
+    return problem.trace * math.prod((n - 1) / n for n in problem.shape)
+
+
+def solve_residual(problem: Problem, bound: float | None = None) -> Solution:
+    """``B = kron (I - 11'/n) / sqrt((n-1)/n)``.
+
+    Args:
+      problem: the node.
+      bound: a lower bound of its loss where one is known already.
+    """
+    parts = [Part((i,), (n,), (np.eye(n) - 1 / n) / math.sqrt((n - 1) / n)) for i, n in enumerate(problem.shape)]
+    found = loss(problem)
+    if is_exact(problem):
+        return Solution(KroneckerStrategy(problem.shape, parts), found, found, "closed form, residual basis")
+    proven = lower_bound(problem) if bound is None else bound
+    return Solution(KroneckerStrategy(problem.shape, parts), found, proven, "residual basis")

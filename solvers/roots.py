@@ -13,24 +13,16 @@ import numpy as np
 
 from qcompile.arrays import Array, cells, outer
 from qcompile.lattice import Problem, Term
-from qcompile.projection import RANK_TOLERANCE, Gram
+from qcompile.projection import RANK_TOLERANCE
+from qcompile.solvers.spectra import gram_rank
 
 EIGENVALUE_TOLERANCE = 1e-12
 """Eigenvalues below this share of the largest count as zero: rounding leaves about 1e-15 of it."""
 
 
-SQUARE_CELLS = 4096
-"""Cells up to which the spectrum of a Gram held as a square matrix is computed: a minute at most."""
-
-
-def has_spectrum(gram: Gram) -> bool:
-    """Whether the eigenvalues of a Gram can be had in reasonable time."""
-    return gram.rows is not None or gram.cells <= SQUARE_CELLS
-
-
 def term_rank(term: Term) -> int:
     """Rank of a Kronecker term; an upper bound where finding it would take too long."""
-    return math.prod(g.gram.rank if has_spectrum(g.gram) else g.gram.cells for g in term.groups)
+    return math.prod(gram_rank(g.gram) for g in term.groups)
 
 
 def term_matrix(term: Term, shape: Sequence[int]) -> Array:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import threading
 
 import numpy as np
 import pytest
 
+from qcompile.codec import ArrayStore, strategy_data
 from qcompile.compiler import compile
-from qcompile.factors import Circular, Factor, Marginal, Prefix, Random
+from qcompile.decompose import decompose
+from qcompile.errors import OptionError, SizeError
+from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Predicate, Prefix, Random, Range
+from qcompile.lattice import Group, Problem, Term
 from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
+from qcompile.projection import Gram
 from qcompile.schema import Attribute, IntegerDomain, Schema
-from qcompile.solvers import exact, residual
-from qcompile.solvers.choose import Solver
+from qcompile.solvers import exact, fourier, parallel, residual
+from qcompile.solvers.bounds import lower_bound
+from qcompile.solvers.choose import solve
+from qcompile.solvers.solution import Solution
 from qcompile.workload import Family, Workload
 
 A, B, C = (Attribute(name, IntegerDomain(0, n - 1)) for name, n in (("a", 4), ("b", 4), ("c", 3)))
@@ -43,7 +52,7 @@ def test_a_large_group_that_falls_back_to_a_basis_is_measured_whole(
     monkeypatch.setattr(exact, "DENSE_CELLS", 10)
     monkeypatch.setattr(exact, "SHORT_ENTRIES", 50)
     if basis == "rp":  # a basis of several matrices for one group
-        monkeypatch.setattr(Solver, "_best_basis", lambda self, problem: residual.solve_residual(problem))
+        monkeypatch.setattr(fourier, "loss", lambda problem: math.inf)
     random = Random((A, B), 0.5, 60, 1)
     plan = compile(workload((random, *reach)))
     label = "residual" if basis == "rp" else "Fourier"
@@ -53,6 +62,147 @@ def test_a_large_group_that_falls_back_to_a_basis_is_measured_whole(
     expected = random.apply(x.astype(float))
     expected = np.cumsum(expected, axis=1) if reach else expected.sum(axis=1)
     np.testing.assert_allclose(np.asarray(found["estimate"]), expected.ravel(), rtol=0, atol=1e-9)
+
+
+def test_a_single_query_has_a_closed_form() -> None:
+    """The loss is the largest squared entry of the centred query, and every cell's variance follows from it."""
+    holds = np.arange(16).reshape(4, 4) % 5 == 1
+    plan = compile(workload((Predicate((A, B), holds, "some"),)))
+    assert set(solvers(plan).values()) <= {"closed form, one query", "closed form, total"}
+    for c, s in zip(plan.closure.classes, plan.solutions, strict=True):
+        if c.shape:
+            (term,) = c.terms
+            assert s.loss == pytest.approx(term.weighted * float(np.abs(term.groups[0].gram.root).max()) ** 2)
+            assert s.loss == pytest.approx(exact.solve_exact(c, 1e-8).loss)
+    assert plan.gap == 0
+
+
+def test_routes_not_taken_have_reasons_with_numbers() -> None:
+    plan = compile(workload((Prefix(A), Prefix(B)), (Range(A), Range(B))))
+    (pair,) = [c for c in plan.classes if c.attributes == ("a", "b")]
+    refused = dict(pair.refused)
+    assert list(refused) == ["residual basis", "Fourier basis"]
+    basis = residual.loss(plan.closure.classes[-1])
+    bound = lower_bound(plan.closure.classes[-1])
+    assert refused["residual basis"] == f"certified only within {100 * (basis / bound - 1):.2g} %"
+    skewed = compile(workload((Prefix(A),)), centring={"a": np.array([0.4, 0.3, 0.2, 0.1])})
+    assert dict(skewed.classes[-1].refused)["residual basis"] == "needs uniform centring on every axis"
+
+
+def test_a_basis_is_taken_where_the_bound_certifies_it() -> None:
+    """Fourier is near the optimum of ranges: within 2 % here, which a tolerance of 5 % accepts."""
+    loose, tight = (compile(workload((Range(A), Range(B))), gap=gap) for gap in (0.05, 1e-4))
+    assert solvers(loose)["a", "b"] == "Fourier basis"
+    assert 1e-4 < loose.gap <= 0.05
+    assert solvers(tight)["a", "b"] == "Kronecker of optimal"
+    assert tight.gap <= 1e-4
+
+
+@pytest.mark.parametrize("gap", [0.02, 1e-3, 1e-6])
+def test_the_plans_total_respects_the_gap(gap: float) -> None:
+    plan = compile(
+        workload((Prefix(A), Prefix(B), Prefix(C)), (Range(A), Range(B)), (Affine((A, B), (1, 1)),)), gap=gap
+    )
+    assert plan.gap <= gap
+
+
+def past_the_dense_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "DENSE_CELLS", 10)
+    monkeypatch.setattr(exact, "SHORT_ENTRIES", 100)
+
+
+def test_the_best_of_all_has_the_best_bound_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    products = (Prefix(A), Prefix(B)), (Affine((A, B), (1, 1)),), (Abs((A, B), (1, -1)),)
+    optimum = compile(workload(*products), gap=1e-8).classes[-1]
+    past_the_dense_limit(monkeypatch)
+    plan = compile(workload(*products))
+    best = plan.classes[-1]
+    assert best.solver == "mixture of 3 strategies"
+    assert list(dict(best.refused)) == ["residual basis", "Fourier basis", "optimal", "alternating Kronecker"]
+    assert best.bound <= optimum.loss <= best.loss * (1 + 1e-9)
+    assert best.gap < 0.07
+    assert f"certified only within {100 * best.gap:.2g} %" not in dict(best.refused).values()
+
+
+def test_a_slow_dense_node_waits_for_approximations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "QUICK_CELLS", 4)
+    products = (Prefix(A), Prefix(B)), (Range(A), Range(B))
+    assert solvers(compile(workload(*products), gap=0.05))["a", "b"] == "Fourier basis"
+    assert solvers(compile(workload(*products), gap=5e-3))["a", "b"] == "alternating Kronecker, 2 factors"
+    last = compile(workload(*products), gap=1e-6).classes[-1]
+    assert last.solver.startswith("optimal, dense")
+    assert [r for r, _ in last.refused] == ["residual basis", "Fourier basis", "mixture", "alternating Kronecker"]
+
+
+def test_a_large_skewed_axis_is_refused_with_bytes_and_a_remedy() -> None:
+    gram = Gram(("large",), (5000,), matrix=np.broadcast_to(np.ones(()), (5000, 5000)))
+    problem = Problem((5000,), (Term((Group((0,), gram),), 1.0, 1.0),), uniform=False)
+    with pytest.raises(SizeError, match=r"5,000 cells needs 1\.2 GB .* the limit is .* use uniform centring"):
+        solve((problem,))
+
+
+def test_a_prefix_past_the_limit_takes_a_compact_strategy_with_a_stated_gap() -> None:
+    large = Attribute("large", IntegerDomain(0, 2599))
+    plan = compile(Workload(Schema((large,)), (Family("f", "f", (Prefix(large),)),)))
+    node = plan.classes[-1]
+    assert node.solver == "Fourier basis and one query"
+    assert 0.1 < node.gap < 0.2
+    assert float(dict(node.refused)["Fourier basis"].split()[3]) > 65
+    assert plan.rmse() ** 2 * 2600 == pytest.approx(plan.sse(), rel=1e-9)
+
+
+def test_any_number_of_workers_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "LEAST_EFFORT", 0)
+    attributes = [Attribute(f"x{i}", IntegerDomain(0, 3 + i)) for i in range(5)]
+    families = [
+        Family(f"p{a.name}{b.name}", "", (Prefix(a), Range(b))) for a, b in itertools.combinations(attributes, 2)
+    ]
+    families += [
+        Family("f", "", (Affine(attributes[:2], (1, 1)),)),
+        Family("g", "", (Range(attributes[0]), Prefix(attributes[1]))),
+    ]
+    closure = decompose(Workload(Schema(tuple(attributes)), tuple(families)))
+    results = []
+    for workers in (1, 2, 3):
+        seen: list[tuple[int, int]] = []
+
+        def progress(done: int, total: int, seen: list[tuple[int, int]] = seen) -> None:
+            seen.append((done, total))
+
+        found = solve(closure.classes, progress=progress, workers=workers)
+        assert seen == [(i + 1, len(closure.classes)) for i in range(len(closure.classes))]
+        store = ArrayStore()
+        data = [strategy_data(s.strategy, store) for s in found]
+        results.append((data, [(s.loss, s.bound, s.solver, s.refused) for s in found]))
+    assert results[0] == results[1] == results[2]
+
+
+def test_shared_factors_and_sums_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, ...]] = []
+    once = exact.solve_exact
+
+    def counted(problem: Problem, gap: float) -> Solution:
+        calls.append(problem.shape)
+        return once(problem, gap)
+
+    monkeypatch.setattr(exact, "solve_exact", counted)
+    products: list[tuple[Factor, ...]] = []
+    for kind in (Prefix, Range):
+        products += [(Affine((A, B), (1, 1)), kind(C)), (Prefix(A), Prefix(B), kind(C))]
+    compile(workload(*products))
+    assert len(calls) == len(set(calls))
+
+
+def test_small_work_starts_no_threads() -> None:
+    before = threading.active_count()
+    jobs = [threading.active_count] * 3
+    assert list(parallel.in_order(jobs, 10, 4)) == [before] * 3
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, True])
+def test_workers_are_whole_numbers(workers: int) -> None:
+    with pytest.raises(OptionError, match="whole number of threads"):
+        solve((), workers=workers)
 
 
 def test_progress_counts_the_problems() -> None:

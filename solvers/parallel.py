@@ -1,0 +1,47 @@
+"""Independent pieces of work on several threads.
+
+Threads share what is solved for all, cost nothing to start, and the linear algebra releases the interpreter's lock. The
+linear algebra library is used as it is configured, so that results have the same bits for any number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from qcompile.errors import OptionError
+
+T = TypeVar("T")
+
+LEAST_EFFORT = 2**23
+"""Sum of squared cells (or ranks) below which one thread does everything: a fraction of a second."""
+
+
+def in_order(jobs: Sequence[Callable[[], T]], effort: float, workers: int | None) -> Iterator[T]:
+    """Results of independent jobs, in their order, each as soon as it and all before it are done.
+
+    Args:
+      jobs: what to do.
+      effort: of all of it, in squared cells.
+      workers: threads; one per processor where None.
+
+    Raises:
+      OptionError: the number of workers is not a whole number of at least 1.
+    """
+    count = min(_threads(workers), len(jobs))
+    if count <= 1 or effort < LEAST_EFFORT:
+        return (job() for job in jobs)
+    from joblib import Parallel, delayed
+
+    threads = Parallel(n_jobs=count, backend="threading", return_as="generator", batch_size=1)
+    results: Iterator[T] = threads(delayed(job)() for job in jobs)
+    return results
+
+
+def _threads(workers: int | None) -> int:
+    if workers is None:
+        return os.cpu_count() or 1
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise OptionError(f"workers must be a whole number of threads, at least 1, got {workers!r}")
+    return workers
