@@ -1,23 +1,34 @@
-"""The compiler: parse, decompose, solve, allocate; a tuple of passes over one growing context."""
+"""The compiler: parse, design, decompose, solve, allocate; a tuple of passes over one growing context."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qcompile import grammar
 from qcompile.arrays import Array
-from qcompile.decompose import decompose
+from qcompile.decompose import checked_blocks, decompose
+from qcompile.design import Design, designs
 from qcompile.errors import OptionError, did_you_mean
-from qcompile.lattice import Lattice
+from qcompile.lattice import Lattice, Problem
 from qcompile.plan import Options, Plan
+from qcompile.plus import AttributeStrategy, attribute_strategies, solve_with_strategies
 from qcompile.solvers.choose import SOLVERS
 from qcompile.solvers.choose import solve as solve_classes
 from qcompile.solvers.solution import Solution
 from qcompile.workload import Workload
 
 NEIGHBOURS = ("add-remove",)
+
+CENTRINGS = ("uniform", "optimised")
+
+BLOCKS: dict[object, str] = {False: "no", True: "yes", "auto": "auto"}
+
+BETTER = 1 - 1e-9
+"""A design replaces the plain one only where its error is below this share of it."""
+
+Blocks = bool | str | Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -27,22 +38,24 @@ class Compilation:
     Attributes:
       source: the workload, or where to find it.
       options: of the plan.
-      centring: weights per attribute name; empty for uniform.
-      blocks: names of the families of each unsplit block.
+      given: centring weights and blocks that the caller gave.
+      strategies: of ``solver="rp+"``, as given.
+      workers: threads for solving.
       progress: told how many problems are solved.
       workload: after `read`.
-      closure: after `split`.
-      solutions: after `solve`.
+      designs: after `design`.
+      plan: after `solve`.
     """
 
     source: Workload | str | Path
     options: Options
-    centring: Mapping[str, Array]
-    blocks: Sequence[Sequence[str]]
+    given: Design
+    strategies: Mapping[str, str | Path | Array]
+    workers: int | None
     progress: Callable[[int, int], None]
     workload: Workload | None = None
-    closure: Lattice | None = None
-    solutions: tuple[Solution, ...] | None = None
+    designs: tuple[Design, ...] = ()
+    plan: Plan | None = None
 
 
 def read(state: Compilation) -> Compilation:
@@ -55,23 +68,51 @@ def read(state: Compilation) -> Compilation:
     return replace(state, workload=grammar.parse(source))
 
 
-def split(state: Compilation) -> Compilation:
-    """Workload to the closure lattice and its classes."""
+def design(state: Compilation) -> Compilation:
+    """Workload to the designs that will be compared, the plain one first."""
     assert state.workload is not None
-    closure = decompose(state.workload, state.centring, state.blocks)
-    if not closure.classes:
-        raise OptionError("every query of the workload is 0 whatever the data, so there is nothing to measure")
-    return replace(state, closure=closure)
+    o = state.options
+    plain = Design(state.given.centring, checked_blocks(state.workload, state.given.blocks))
+    search = o.blocks if o.blocks in ("auto", "yes") else "no"
+    found = designs(state.workload, plain, optimise=o.centring == "optimised", search=search, progress=state.progress)
+    return replace(state, designs=tuple(found))
 
 
 def solve(state: Compilation) -> Compilation:
-    """Classes to strategies with certificates."""
-    assert state.closure is not None
+    """Designs to plans with certificates, of which the best is kept."""
+    assert state.workload is not None
+    strategies = attribute_strategies(state.workload.schema, state.strategies) if state.options.solver == "rp+" else {}
+    labels = {name: s.label for name, s in strategies.items()}
+    options = replace(state.options, strategies=tuple(labels.items()))
+    cache: dict[Hashable, Solution] = {}
+    best: Plan | None = None
+    for d in state.designs:
+        closure = decompose(state.workload, d.centring, d.blocks, labels)
+        if not closure.classes:
+            raise OptionError("every query of the workload is 0 whatever the data, so there is nothing to measure")
+        plan = Plan(state.workload, closure, _solutions(state, closure, strategies, cache), options)
+        plan = plan if best is None else replace(plan, plain_sse=best.plain_sse or best.sse())
+        best = plan if best is None or plan.sse() < best.sse() * BETTER else replace(best, plain_sse=plan.plain_sse)
+    return replace(state, plan=best)
+
+
+def _solutions(
+    state: Compilation,
+    closure: Lattice,
+    strategies: Mapping[str, AttributeStrategy],
+    cache: dict[Hashable, Solution],
+) -> tuple[Solution, ...]:
+    """One solution per class; problems that an earlier design shares are not solved again."""
+    if state.options.solver == "rp+":
+        return solve_with_strategies(closure, strategies)
+    new: dict[Hashable, Problem] = {p.key: p for p in closure.classes if p.key not in cache}
     o = state.options
-    return replace(state, solutions=solve_classes(state.closure.classes, o.solver, o.gap, state.progress))
+    solved = solve_classes(tuple(new.values()), o.solver, o.gap, state.progress, state.workers)
+    cache.update(zip(new, solved, strict=True))
+    return tuple(cache[p.key] for p in closure.classes)
 
 
-PASSES: tuple[Callable[[Compilation], Compilation], ...] = (read, split, solve)
+PASSES: tuple[Callable[[Compilation], Compilation], ...] = (read, design, solve)
 
 
 def compile(
@@ -80,42 +121,63 @@ def compile(
     solver: str = "auto",
     gap: float = 1e-3,
     centring: str | Mapping[str, Array] = "uniform",
-    blocks: bool | str | Sequence[Sequence[str]] = False,
+    blocks: Blocks = False,
     neighbours: str = "add-remove",
     contributions: int = 1,
+    strategies: Mapping[str, str | Path | Array] | None = None,
+    workers: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Plan:
     """Compile a workload into a plan.
 
     Args:
       workload: a Workload, the path of a ``.q`` file (a Path, or a string ending in ``.q``), or its text.
-      solver: "auto", "exact", "rp" (ResidualPlanner basis) or "wff" (Weighted Fourier Factorization).
-      gap: certified relative gap wanted for every class, of the squared error.
-      centring: "uniform", or weights per attribute name (each of the attribute's size, sum 1).
+      solver: "auto", "exact", "rp" (ResidualPlanner basis), "rp+" (ResidualPlanner+ with `strategies`), "wff" (Weighted
+        Fourier Factorization) or "conic" (the semidefinite program through CVXPY, for small nodes).
+      gap: certified relative gap wanted for every class, of the squared error; looser stops earlier.
+      centring: "uniform"; "optimised" to minimise the total error over the weights (never worse than uniform); or
+        weights per attribute name (each of the attribute's size, sum 1).
+      blocks: False; "auto" or True to answer families unsplit where that is better (True searches longer and in larger
+        blocks; neither is ever worse than without); or lists of family names, one per block.
       neighbours: "add-remove": neighbouring tables differ in the rows of one privacy unit.
       contributions: the largest number of rows of one privacy unit.
-      progress: called after every solved problem with the number done and of all.
+      strategies: for ``solver="rp+"``, per attribute name "identity" (the default), "prefix", "haar", "hierarchical",
+        the path of a .npy or .csv matrix, or a matrix.
+      workers: threads that solve; by default one per core. The plan does not depend on it.
+      progress: called after every step with the number done and of all.
 
     Raises:
       WorkloadError: the text has errors; carries all of them with positions.
       OptionError: an option has a value it cannot take.
       SizeError: the problem does not fit in memory.
     """
-    weights: Mapping[str, Array] = {} if isinstance(centring, str) else centring
+    if strategies is not None and solver != "rp+":
+        raise OptionError(f"strategies are for solver='rp+', not {solver!r}; leave them out, or choose it")
     options = Options(
-        solver=_one_of("solver", solver, SOLVERS),
+        solver=_one_of("solver", solver, (*SOLVERS, "rp+")),
         gap=gap,
-        centring=_one_of("centring", centring, ("uniform",)) if isinstance(centring, str) else "given",
+        centring=_one_of("centring", centring, CENTRINGS) if isinstance(centring, str) else "given",
+        blocks=_block_search(blocks),
         neighbours=_one_of("neighbours", neighbours, NEIGHBOURS),
         contributions=_rows("contributions", contributions),
     )
-    state = Compilation(workload, options, weights, blocks if isinstance(blocks, Sequence) else (), progress)
+    given = Design(
+        {} if isinstance(centring, str) else centring,
+        () if isinstance(blocks, bool | str) else tuple(tuple(names) for names in blocks),
+    )
+    state = Compilation(workload, options, given, strategies or {}, workers, progress)
     for step in PASSES:
         state = step(state)
-    assert state.workload is not None
-    assert state.closure is not None
-    assert state.solutions is not None
-    return Plan(state.workload, state.closure, state.solutions, options)
+    assert state.plan is not None
+    return state.plan
+
+
+def _block_search(blocks: Blocks) -> str:
+    if not isinstance(blocks, bool | str):
+        return "given"
+    if blocks not in BLOCKS:
+        raise OptionError(f"blocks must be True, False, 'auto' or lists of family names, got {blocks!r}")
+    return BLOCKS[blocks]
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:

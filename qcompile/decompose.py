@@ -48,6 +48,16 @@ def decompose(
       SizeError: a factor's Gram would not fit in memory.
     """
     weights = centring_weights(workload.schema, centring or {})
+    return symbolic(workload, weights, blocks, labels)[0]
+
+
+def symbolic(
+    workload: Workload,
+    weights: tuple[Array, ...],
+    blocks: Sequence[Sequence[str]] = (),
+    labels: Mapping[str, str] | None = None,
+) -> tuple[Lattice, Splitter]:
+    """The lattice for given centring weights of every attribute, with the symbolic sums behind its nodes."""
     blocks = checked_blocks(workload, blocks)
     splitter = split(workload, weights, blocks)
     nodes = sorted(splitter.sums, key=lambda node: (len(node), node))
@@ -60,7 +70,7 @@ def decompose(
         node, sums = block_sums(raw, workload, names)
         nodes.append(node)
         placed.append(uncentred_classes.place(node, raw, sums))
-    return Lattice(
+    lattice = Lattice(
         schema=workload.schema,
         centring=weights,
         nodes=tuple(nodes),
@@ -69,6 +79,7 @@ def decompose(
         classes=tuple(classifier.problems),
         blocks=blocks,
     )
+    return lattice, splitter
 
 
 def split(workload: Workload, weights: tuple[Array, ...], blocks: Sequence[Sequence[str]] = ()) -> Splitter:
@@ -91,9 +102,11 @@ def block_sums(raw: Splitter, workload: Workload, names: Sequence[str]) -> tuple
     for family in families:
         for product in family.products():
             rest = tuple(Whole(attributes[i]) for i in node if attributes[i].name not in product.names)
-            entry = sums.setdefault(raw.whole((*product.factors, *rest)), {}).setdefault((), [0.0, 0])
-            entry[0] += family.weight
-            entry[1] += 1
+            groups = raw.whole((*product.factors, *rest))
+            if groups is not None:
+                entry = sums.setdefault(groups, {}).setdefault((), [0.0, 0])
+                entry[0] += family.weight
+                entry[1] += 1
     return node, sums
 
 

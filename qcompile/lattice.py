@@ -5,7 +5,7 @@ The arrays are what the compiler works with; the networkx graph is a view of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -72,6 +72,12 @@ class Problem:
     def cells(self) -> int:
         """Number of cells."""
         return cells(self.shape)
+
+    @cached_property
+    def key(self) -> Hashable:
+        """What its solution depends on."""
+        terms = tuple((tuple((g.axes, g.gram.key) for g in t.groups), t.weighted) for t in self.terms)
+        return self.shape, self.uniform, self.labels, terms
 
     @property
     def trace(self) -> float:

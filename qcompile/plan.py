@@ -35,9 +35,11 @@ class Options:
     """The choices a plan was compiled with.
 
     Attributes:
-      solver: "auto", "exact", "rp" or "wff".
+      solver: "auto", "exact", "rp", "rp+", "wff" or "conic".
       gap: tolerance of each class's certified relative gap.
-      centring: "uniform" or "given".
+      centring: "uniform", "optimised" or "given".
+      blocks: "no", "auto", "yes" (searched for) or "given".
+      strategies: per attribute the label of its strategy, for "rp+".
       neighbours: "add-remove": tables differ in one privacy unit's rows.
       contributions: rows that one privacy unit may have.
     """
@@ -45,6 +47,8 @@ class Options:
     solver: str = "auto"
     gap: float = 1e-3
     centring: str = "uniform"
+    blocks: str = "no"
+    strategies: tuple[tuple[str, str], ...] = ()
     neighbours: str = "add-remove"
     contributions: int = 1
 
@@ -115,12 +119,15 @@ class Plan:
       closure: the lattice of nodes as arrays.
       solutions: one per class.
       options: how it was compiled.
+      plain_sse: total weighted squared error at cost 1 of the plain decomposition, where other designs were compared
+        with it; None where there was nothing to compare.
     """
 
     workload: Workload
     closure: Lattice
     solutions: tuple[Solution, ...]
     options: Options
+    plain_sse: float | None = None
 
     @property
     def queries(self) -> int:

@@ -86,9 +86,11 @@ class Splitter:
             entry[0] += weight
             entry[1] += 1
 
-    def whole(self, factors: tuple[Factor, ...]) -> tuple[GroupKey, ...]:
-        """The Grams of a product that keeps all its axes: what it contributes to an unsplit block."""
-        shares = (self._share(f, (True,) * len(f.shape)) for f in factors)
+    def whole(self, factors: tuple[Factor, ...]) -> tuple[GroupKey, ...] | None:
+        """The Grams of a product that keeps all its axes: what it contributes to an unsplit block; None for nothing."""
+        shares = [self._share(f, (True,) * len(f.shape)) for f in factors]
+        if any(s.zero for s in shares):
+            return None
         return tuple(sorted((s.group for s in shares if s.group is not None), key=_first_axis))
 
     def value(self, polynomial: Polynomial) -> tuple[float, float]:

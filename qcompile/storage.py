@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +52,13 @@ def plan_data(plan: Plan, store: ArrayStore) -> dict[str, Any]:
     }
     return {
         "qcompile": __version__,
-        "options": {k: getattr(plan.options, k) for k in Options.__dataclass_fields__},
+        "options": asdict(plan.options),
         "workload": workload_data(plan.workload, store),
         "centring": centring,
         "blocks": [list(names) for names in closure.blocks],
         "class_of": store.put(closure.class_of),
         "orders": store.put(_packed_orders(closure)),
+        "plain_sse": plan.plain_sse,
         "solutions": [_solution_data(s, store) for s in plan.solutions],
     }
 
@@ -80,10 +82,11 @@ def read_plan(document: dict[str, Any], store: ArrayStore) -> Plan:
     try:
         workload = read_workload(document["workload"], store)
         centring = {name: np.asarray(store.get(key), np.float64) for name, key in document["centring"].items()}
-        closure = decompose(workload, centring, document["blocks"])
+        options = _read_options(document["options"])
+        closure = decompose(workload, centring, document["blocks"], dict(options.strategies))
         _check_same(closure, document, store)
         solutions = tuple(_read_solution(s, store) for s in document["solutions"])
-        plan = Plan(workload, closure, solutions, _read_options(document["options"]))
+        plan = Plan(workload, closure, solutions, options, _read_error(document["plain_sse"]))
     except (LookupError, TypeError, ValueError, AttributeError) as e:
         if isinstance(e, StorageError):
             raise
@@ -93,10 +96,17 @@ def read_plan(document: dict[str, Any], store: ArrayStore) -> Plan:
 
 
 def _read_options(data: dict[str, Any]) -> Options:
-    options = Options(**data)
+    strategies = tuple((str(name), str(label)) for name, label in data["strategies"])
+    options = Options(**{**data, "strategies": strategies})
     if type(options.contributions) is not int or options.contributions < 1:
         raise ValueError("contributions must be a whole number of rows, at least 1")
     return options
+
+
+def _read_error(value: Any) -> float | None:
+    if value is not None and not 0 < float(value) < math.inf:
+        raise ValueError("a total error must be finite and > 0")
+    return None if value is None else float(value)
 
 
 def _read_solution(data: dict[str, Any], store: ArrayStore) -> Solution:

@@ -8,7 +8,11 @@ from pathlib import Path
 import typer
 
 from qcompile.cli.output import compiled, require_file, require_target, result
-from qcompile.errors import OptionError
+from qcompile.errors import OptionError, did_you_mean
+
+STRATEGY = typer.Option(
+    None, metavar="ATTRIBUTE=S", help="For rp+: identity, prefix, haar, hierarchical or a matrix file; repeatable."
+)
 
 
 def compile_(
@@ -16,15 +20,21 @@ def compile_(
     output: str | None = typer.Option(
         None, "-o", "--output", metavar="PLAN", help="Where to save; FILE.plan by default."
     ),
-    solver: str = typer.Option("auto", help="auto, exact, rp (ResidualPlanner) or wff (Weighted Fourier)."),
-    gap: float = typer.Option(1e-3, help="Certified relative gap wanted, of the squared error."),
+    solver: str = typer.Option(
+        "auto", help="auto, exact, rp (ResidualPlanner), rp+ (with --strategy), wff (Weighted Fourier) or conic."
+    ),
+    gap: float = typer.Option(1e-3, help="Certified relative gap wanted, of the squared error; looser stops earlier."),
+    centring: str = typer.Option("uniform", help="uniform, or optimised: weights that minimise the total error."),
+    blocks: str = typer.Option("no", help="no, auto or yes: answer families unsplit where that is better."),
+    strategy: list[str] | None = STRATEGY,
     contributions: int = typer.Option(1, help="The largest number of rows of one privacy unit."),
+    workers: int | None = typer.Option(None, help="Threads that solve; by default one per core."),
 ) -> None:
     """Compile a workload into a plan; needs no data and no budget.
 
     Example: qcompile compile couples.q -o couples.plan
     """
-    from qcompile.explain import gap_text, number
+    from qcompile.explain import design_text, gap_text, number
 
     require_file(file)
     target = output or str(Path(file).with_suffix(".plan"))
@@ -32,12 +42,43 @@ def compile_(
         raise OptionError(f"a plan cannot be called {target}: .q names workload files; end it with .plan")
     require_target(target, file)
     start = time.perf_counter()
-    plan = compiled(file, solver=solver, gap=gap, contributions=contributions)
+    plan = compiled(
+        file,
+        solver=solver,
+        gap=gap,
+        centring=centring,
+        blocks=_blocks(blocks),
+        contributions=contributions,
+        strategies=_strategies(strategy) if strategy else None,
+        workers=workers,
+    )
     seconds = time.perf_counter() - start
     plan.save(target)
     result(f"{plan.queries:,} queries over {plan.views:,} views: rmse {number(plan.rmse())} at privacy cost 1")
-    result(f"{len(plan.closure.nodes):,} nodes, {len(plan.solutions):,} distinct problems solved in {seconds:.1f} s")
+    measured = f"{plan.closure.first_block:,} nodes and {len(plan.closure.blocks):,} blocks"
+    result(f"{measured}, {len(plan.solutions):,} distinct problems solved in {seconds:.1f} s")
     result(
         f"total squared error certified within {gap_text(plan.gap).removeprefix('<')} of this decomposition's optimum"
     )
+    if plan.plain_sse is not None:
+        result(f"design: {design_text(plan)}")
     result(f"saved in {target}; see it with: qcompile inspect {target}")
+
+
+def _blocks(text: str) -> bool | str:
+    words: dict[str, bool | str] = {"no": False, "yes": True, "auto": "auto"}
+    if text not in words:
+        raise OptionError(f"--blocks cannot be {text!r}; {did_you_mean(text, words)}")
+    return words[text]
+
+
+def _strategies(given: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        name, separator, value = text.rpartition("=")
+        if not (separator and name and value):
+            raise OptionError(f"--strategy {text!r} must be ATTRIBUTE=STRATEGY, for instance age=haar")
+        if name in found:
+            raise OptionError(f"--strategy names {name!r} twice; keep one")
+        found[name] = value
+    return found

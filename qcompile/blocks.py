@@ -1,0 +1,162 @@
+"""Which families to answer unsplit: a greedy search over blocks.
+
+Costs and variances of independent mechanisms add, whatever they measure. So the total error of a plan with blocks is
+(sum over blocks of sqrt(L_block) + sum over nodes of sqrt(L_A))^2: a family leaves the decomposition where its block
+costs less than what the nodes save. With many attributes that share low-order nodes the decomposition wins; with few,
+and with families across attributes, blocks do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from qcompile.allocation import root_total
+from qcompile.arrays import Array, cells
+from qcompile.decompose import decompose
+from qcompile.errors import SizeError
+from qcompile.lattice import Problem
+from qcompile.solvers.choose import solve
+from qcompile.solvers.solution import Solution
+from qcompile.workload import Family, Workload
+
+Blocks = tuple[tuple[str, ...], ...]
+
+LOOSE = 2e-2
+"""Certified gap while searching, on problems that take long; the plan is solved to its own gap afterwards."""
+
+SMALL_CELLS = 400
+"""Problems of up to this size are solved to `TIGHT` while searching."""
+
+TIGHT = 1e-3
+
+WORTH = 1e-3
+"""Relative fall of the total error for which a further block is made."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How far a search may go, in numbers that do not depend on the machine.
+
+    Attributes:
+      cells: of the largest block.
+      families: of the largest workload, counting a choice's products.
+      trials: assignments tried.
+    """
+
+    cells: int
+    families: int
+    trials: int
+
+
+EFFORTS: Mapping[str, Effort] = {"auto": Effort(1024, 400, 60), "yes": Effort(4096, 4000, 400)}
+
+
+def choose_blocks(
+    workload: Workload,
+    centring: Mapping[str, Array],
+    effort: Effort,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Blocks:
+    """The blocks that a greedy search finds; none where the decomposition alone is best.
+
+    Args:
+      workload: the families.
+      centring: weights of the attributes for what stays decomposed.
+      effort: limits.
+      progress: told the number of assignments tried and how many there may be.
+    """
+    search = _Search(workload, centring, effort, progress)
+    if sum(f.views for f in workload.families) > effort.families:
+        return ()
+    best: Blocks = ()
+    error = search.error(best)
+    while True:
+        found = [(search.error(b), b) for b in search.moves(best)]
+        candidate, blocks = min(found, default=(error, best))
+        if not candidate < error * (1 - WORTH):
+            return best
+        best, error = blocks, candidate
+
+
+@dataclass
+class _Search:
+    """Assignments of families to blocks, each evaluated once; equal problems are solved once."""
+
+    workload: Workload
+    centring: Mapping[str, Array]
+    effort: Effort
+    progress: Callable[[int, int], None]
+    _solved: dict[Hashable, Solution] = field(default_factory=dict)
+    _errors: dict[Blocks, float] = field(default_factory=dict)
+
+    def error(self, blocks: Blocks) -> float:
+        """The total error with these blocks; infinite where it cannot be had, or past the number of trials."""
+        key = tuple(sorted(blocks))
+        if key not in self._errors:
+            if len(self._errors) >= self.effort.trials:
+                return float("inf")
+            self._errors[key] = self._evaluate(blocks)
+            self.progress(len(self._errors), self.effort.trials)
+        return self._errors[key]
+
+    def _evaluate(self, blocks: Blocks) -> float:
+        lattice = decompose(self.workload, self.centring, blocks)
+        try:
+            losses = np.array([self._solve(p).loss for p in lattice.classes])
+        except SizeError:
+            return float("inf")
+        return root_total(losses, lattice.members) ** 2
+
+    def _solve(self, problem: Problem) -> Solution:
+        if problem.key not in self._solved:
+            gap = TIGHT if problem.cells <= SMALL_CELLS else LOOSE
+            (self._solved[problem.key],) = solve((problem,), "auto", gap)
+        return self._solved[problem.key]
+
+    def moves(self, blocks: Blocks) -> Iterator[Blocks]:
+        """Assignments one step away: another block, a block with more families, two blocks in one."""
+        inside = {name for names in blocks for name in names}
+        for group in self._groups:
+            rest = tuple(n for n in group if n not in inside)
+            if rest and self._fits(rest):
+                yield (*blocks, rest)
+            for i, names in enumerate(blocks):
+                if rest and self._fits(joined := (*names, *rest)):
+                    yield (*blocks[:i], joined, *blocks[i + 1 :])
+        for i in range(len(blocks)):
+            for j in range(i):
+                if self._fits(joined := (*blocks[j], *blocks[i])):
+                    yield (*blocks[:j], joined, *blocks[j + 1 : i], *blocks[i + 1 :])
+
+    @property
+    def _groups(self) -> list[tuple[str, ...]]:
+        """Each family, the families within each family's attributes, those that are linked, and all."""
+        families = self.workload.families
+        single = [(f.name,) for f in families]
+        within = [tuple(g.name for g in families if _names(g) <= _names(f)) for f in families]
+        everything = tuple(f.name for f in families)
+        return list(dict.fromkeys([everything, *_components(families), *within, *single]))
+
+    def _fits(self, names: Sequence[str]) -> bool:
+        used = {n for name in names for n in _names(self.workload.family(name))}
+        return cells(self.workload.schema.shape(sorted(used))) <= self.effort.cells
+
+
+def _names(family: Family) -> frozenset[str]:
+    return frozenset(n for x in family.factors for n in x.names)
+
+
+def _components(families: Sequence[Family]) -> list[tuple[str, ...]]:
+    """Families linked by common attributes, directly or through others."""
+    found: list[tuple[set[str], list[str]]] = []
+    for f in families:
+        names, members = set(_names(f)), [f.name]
+        for other in [c for c in found if c[0] & names]:
+            found.remove(other)
+            names |= other[0]
+            members = [*other[1], *members]
+        found.append((names, members))
+    return [tuple(members) for _, members in found]

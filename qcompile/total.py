@@ -1,0 +1,311 @@
+"""The total error as a function of the centring weights, with its gradient.
+
+A plan's error at unit cost is the square of sum over nodes of sqrt(L_A(u)). The symbolic sums of `split` say how every
+node's Gram depends on u: only the numbers behind Grams and scalars change. Values go forwards from the weights to the
+classes' losses, derivatives backwards; those of a loss come from its own solution (`solvers.envelope`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from qcompile.arrays import Array
+from qcompile.decompose import symbolic
+from qcompile.factors.base import OneAttribute
+from qcompile.lattice import Group, Problem, Term
+from qcompile.projection import Gram, Projection, centre
+from qcompile.solvers.envelope import Envelope, envelope
+from qcompile.solvers.kronecker import factored
+from qcompile.solvers.roots import dense_gram, dense_root, span_gram
+from qcompile.split import Polynomial, Splitter
+from qcompile.workload import Workload
+
+DENSE_CELLS = 256
+"""Sums of terms on more cells enter by their lower bound, the sum of the terms' own optima."""
+
+WORK = 5e8
+"""Multiplications of one step on a group of axes, rank^2 cells; nodes with dearer groups are left out."""
+
+GAP, LOOSE_GAP, LOOSE_WORK = 1e-7, 1e-5, 1e8
+"""Certified gap of the solutions inside, which a line search must hardly see; looser where a step is dear."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Class:
+    """The nodes of one class, by the axes and symbolic terms of their first member."""
+
+    number: int
+    members: int
+    shape: tuple[int, ...]
+    attributes: tuple[int, ...]
+    terms: tuple[tuple[tuple[tuple[int, tuple[int, ...]], ...], Polynomial], ...]
+
+
+class Total:
+    """The logarithm of sum_A sqrt(L_A) as a function of the free weights, with its gradient.
+
+    Attributes:
+      sizes: length of each free weight vector.
+    """
+
+    def __init__(
+        self, workload: Workload, roles: Sequence[tuple[str, ...]], blocks: Sequence[Sequence[str]] = ()
+    ) -> None:
+        self._schema = workload.schema
+        self._role = {workload.schema.positions[n]: r for r, names in enumerate(roles) for n in names}
+        self.sizes = [workload.schema[names[0]].size for names in roles]
+        # Weights in general position, one vector per role: nodes then share a class only if they do for all weights.
+        self._splitter, self._classes = _structure(
+            workload, self._weights([_generic(n, r) for r, n in enumerate(self.sizes)]), blocks
+        )
+        self._starts: dict[object, Array] = {}
+
+    def __call__(self, free: Sequence[Array]) -> tuple[float, list[Array]]:
+        """The value, and the gradient per role; each is determined up to a constant."""
+        at = _At(self._splitter, self._weights(free), self._classes, self._starts)
+        value, slopes = at.total()
+        gradients = [np.zeros(n) for n in self.sizes]
+        for attribute, slope in slopes.items():
+            if attribute in self._role:
+                gradients[self._role[attribute]] += slope
+        return value, gradients
+
+    def _weights(self, free: Sequence[Array]) -> tuple[Array, ...]:
+        return tuple(
+            free[self._role[i]] if i in self._role else np.full(a.size, 1 / a.size) for i, a in enumerate(self._schema)
+        )
+
+
+def _generic(size: int, role: int) -> Array:
+    u = 1 + 0.3 * np.sin((1 + np.arange(size)) * (1.7 + 0.37 * role))
+    return np.asarray(u / u.sum())
+
+
+def _structure(
+    workload: Workload, weights: tuple[Array, ...], blocks: Sequence[Sequence[str]]
+) -> tuple[Splitter, list[_Class]]:
+    lattice, splitter = symbolic(workload, weights, blocks)
+    members = np.bincount(lattice.class_of[: lattice.first_block][lattice.class_of[: lattice.first_block] >= 0])
+    first: dict[int, int] = {}
+    for position in range(lattice.first_block):
+        first.setdefault(int(lattice.class_of[position]), position)
+    classes = []
+    for c, position in first.items():
+        if c >= 0 and all(_work(g.gram) <= WORK for t in lattice.classes[c].terms for g in t.groups):
+            node = lattice.nodes[position]
+            place = {attribute: i for i, attribute in enumerate(node)}
+            terms = tuple(
+                (tuple((g, tuple(place[a] for _, a in slots)) for g, slots in groups), polynomial)
+                for groups, polynomial in splitter.sums[node].items()
+            )
+            classes.append(_Class(c, int(members[c]), lattice.shape(node), node, terms))
+    return splitter, classes
+
+
+def _work(gram: Gram) -> float:
+    rank = gram.cells if gram.rows is None else min(gram.rows.shape[0], gram.cells)
+    return float(rank**2 * gram.cells)
+
+
+@dataclass
+class _At:
+    """Everything at one choice of the weights: values forwards, derivatives backwards."""
+
+    splitter: Splitter
+    weights: tuple[Array, ...]
+    classes: list[_Class]
+    starts: dict[object, Array]
+    slopes: dict[int, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.projections = [self._here(p) for p in self.splitter.projections]
+        self.contracted = [self._here(p) for p in self.splitter.contracted]
+        self.orders = [p.kept_order for p in self.splitter.projections]
+        self.grams = [
+            _gram(i, p, order) for i, (p, order) in enumerate(zip(self.projections, self.orders, strict=True))
+        ]
+        self.scalars = [float(v) if isinstance(v, float) else 0.0 for v in (p.gram() for p in self.contracted)]
+        self.solved: dict[int, Envelope] = {}
+        self.loss_slopes = np.zeros(len(self.grams))
+        self.gram_slopes: dict[int, Array] = {}
+        self.scalar_slopes = np.zeros(len(self.scalars))
+
+    def _here(self, p: Projection) -> Projection:
+        positions = [self.splitter.schema.positions[n] for n in p.factor.names]
+        return Projection(p.factor, p.kept, tuple(self.weights[i] for i in positions))
+
+    def total(self) -> tuple[float, dict[int, Array]]:
+        """Log sum_A sqrt(L_A) and its gradient per attribute."""
+        parts = [self._class(c) for c in self.classes]
+        total = sum(c.members * math.sqrt(loss) for c, (loss, _) in zip(self.classes, parts, strict=True))
+        for c, (loss, back) in zip(self.classes, parts, strict=True):
+            if loss > 0:  # where these very weights leave nothing to measure the root has a kink, no slope
+                back(c.members / (2 * math.sqrt(loss) * total))
+        self._grams_back()
+        self._scalars_back()
+        return math.log(total), self.slopes
+
+    def _class(self, c: _Class) -> tuple[float, Callable[[float], None]]:
+        """A class's loss, and how its slope is passed on."""
+        c = replace(c, terms=tuple(t for t in c.terms if all(self.grams[g].trace > 0 for g, _ in t[0])))
+        if not c.terms:
+            return 0.0, lambda slope: None
+        coefficients = [self._coefficient(p) for _, p in c.terms]
+        problem = Problem(
+            c.shape,
+            tuple(
+                Term(tuple(Group(axes, self.grams[g]) for g, axes in groups), w, w)
+                for (groups, _), w in zip(c.terms, coefficients, strict=True)
+            ),
+            False,
+        )
+        split = factored(problem) if c.shape else None
+        by_terms = len(c.terms) == 1 or not c.shape or (split is not None and split.rest is None)
+        if by_terms or problem.cells > DENSE_CELLS:
+            return self._superadditive(c, coefficients)
+        return self._dense(c, problem)
+
+    def _superadditive(self, c: _Class, coefficients: list[float]) -> tuple[float, Callable[[float], None]]:
+        """Sum of the terms' own optima: exact where there is one term or all are proportional, else a lower bound."""
+        losses = [[self._solve(g).loss for g, _ in groups] for groups, _ in c.terms]
+        products = [math.prod(ls) for ls in losses]
+
+        def back(slope: float) -> None:
+            self._coefficients_back(c, [slope * p for p in products])
+            for (groups, _), w, p, ls in zip(c.terms, coefficients, products, losses, strict=True):
+                for (g, axes), loss in zip(groups, ls, strict=True):
+                    self.loss_slopes[g] += slope * w * p / loss
+                    self._axes_of(c, g, axes, slope * w * p / loss)
+
+        return sum(w * p for w, p in zip(coefficients, products, strict=True)), back
+
+    def _axes_of(self, c: _Class, g: int, axes: tuple[int, ...], slope: float) -> None:
+        for i, axis in enumerate(axes):
+            self._add(c.attributes[axis], slope * self._solve(g).axis_gradient(i))
+
+    def _dense(self, c: _Class, problem: Problem) -> tuple[float, Callable[[float], None]]:
+        """A small sum of several terms, solved as a whole."""
+        root = dense_root(dense_gram(problem), span_gram(problem))
+        key = ("dense", c.number)
+        found = envelope(root, problem.shape, self.starts.get(key), GAP)
+        self.starts[key] = found.mu
+
+        def back(slope: float) -> None:
+            for axis, attribute in enumerate(c.attributes):
+                self._add(attribute, slope * found.axis_gradient(axis))
+            inverse = slope * found.gram_gradient
+            partial = [_partial_traces(inverse, problem.shape, t) for t in problem.terms]
+            self._coefficients_back(c, [value for value, _ in partial])
+            for (groups, _), t, (_, matrices) in zip(c.terms, problem.terms, partial, strict=True):
+                for (g, _), m in zip(groups, matrices, strict=True):
+                    self.gram_slopes[g] = self.gram_slopes.get(g, 0.0) + t.weighted * m
+
+        return found.loss, back
+
+    def _solve(self, g: int) -> Envelope:
+        """One Gram alone."""
+        if g not in self.solved:
+            gram = self.grams[g]
+            gap = GAP if _work(gram) <= LOOSE_WORK else LOOSE_GAP
+            self.solved[g] = envelope(gram.root, gram.shape, self.starts.get(g), gap)
+            self.starts[g] = self.solved[g].mu
+        return self.solved[g]
+
+    def _coefficient(self, polynomial: Polynomial) -> float:
+        return sum(w * math.prod(self.scalars[i] for i in monomial) for monomial, (w, _) in polynomial.items())
+
+    def _coefficients_back(self, c: _Class, slopes: Sequence[float]) -> None:
+        for (_, polynomial), slope in zip(c.terms, slopes, strict=True):
+            for monomial, (w, _) in polynomial.items():
+                for k, i in enumerate(monomial):
+                    others = math.prod(self.scalars[j] for n, j in enumerate(monomial) if n != k)
+                    self.scalar_slopes[i] += slope * w * others
+
+    def _grams_back(self) -> None:
+        """From Grams to the weights of the axes that were contracted on the way to them."""
+        for g, p in enumerate(self.projections):
+            if all(p.kept):
+                continue
+            slope = self.gram_slopes.get(g, 0.0)
+            if self.loss_slopes[g]:
+                slope = slope + self.loss_slopes[g] * self.solved[g].gram_gradient
+            if np.any(slope):
+                self._contracted_back(p, _in_factor_order(p, np.asarray(slope), self.orders[g]))
+
+    def _scalars_back(self) -> None:
+        for slope, p in zip(self.scalar_slopes, self.contracted, strict=True):
+            if isinstance(p.factor, OneAttribute):
+                self._add(self._attribute(p, 0), slope * 2 * (p.factor.gram() @ p.u[0]))
+            else:
+                self._contracted_back(p, np.full((1, 1), slope))
+
+    def _contracted_back(self, p: Projection, slope: Array) -> None:
+        """2 sum over queries of (q with the axis open)' slope q, for every contracted axis."""
+        queries = p.matrix.reshape(p.factor.count, -1) @ slope
+        for axis, kept in enumerate(p.kept):
+            if not kept:
+                opened = _opened(p, axis)
+                self._add(self._attribute(p, axis), 2 * np.tensordot(queries, opened, axes=([0, 1], [0, 1])))
+
+    def _attribute(self, p: Projection, axis: int) -> int:
+        return self.splitter.schema.positions[p.factor.names[axis]]
+
+    def _add(self, attribute: int, slope: Array) -> None:
+        self.slopes[attribute] = self.slopes.get(attribute, 0.0) + slope
+
+
+def _gram(number: int, p: Projection, order: Sequence[int]) -> Gram:
+    """A projection's Gram with its axes in the order of the symbolic sums, which the weights here do not decide."""
+    if isinstance(p.factor, OneAttribute):
+        gram = p.gram()
+        assert isinstance(gram, Gram)
+        return gram
+    place = sorted(order)
+    rows = p.matrix.reshape(p.factor.count, *p.shape)
+    return Gram.of_rows((number,), rows.transpose(0, *(place.index(a) + 1 for a in order)))
+
+
+def _in_factor_order(p: Projection, slope: Array, kept_order: Sequence[int]) -> Array:
+    """A matrix on a Gram's axes as one on the projection's, which come in the factor's own order."""
+    order = np.argsort(kept_order).tolist()
+    shape = [p.factor.shape[a] for a in kept_order]
+    moved = slope.reshape((*shape, *shape)).transpose((*order, *(len(order) + i for i in order)))
+    return moved.reshape(slope.shape)
+
+
+def _opened(p: Projection, axis: int) -> Array:
+    """A projection's queries with one contracted axis left open: ``(count, kept cells, size of the axis)``."""
+    x = p.factor.contract([None if k or i == axis else u for i, (k, u) in enumerate(zip(p.kept, p.u, strict=True))])
+    open_axes = [i for i, k in enumerate(p.kept) if k or i == axis]
+    for place, i in enumerate(open_axes):
+        if i != axis:
+            x = centre(x, p.u[i], place + 1)
+    x = np.moveaxis(x, 1 + open_axes.index(axis), -1)
+    return np.asarray(x.reshape(x.shape[0], -1, x.shape[-1]))
+
+
+def _partial_traces(matrix: Array, shape: tuple[int, ...], term: Term) -> tuple[float, list[Array]]:
+    """``tr(G matrix)`` for a Kronecker term G, and its derivative by each group's Gram."""
+    d = len(shape)
+    tensor = matrix.reshape(*shape, *shape)
+    found = []
+    for g in term.groups:
+        x, axes = tensor, list(range(d))
+        for other in term.groups:
+            if other is not g:
+                x, axes = _traced(x, axes, other)
+        order = [axes.index(a) for a in g.axes]
+        found.append(x.transpose(*order, *(len(axes) + i for i in order)).reshape(g.gram.cells, g.gram.cells))
+    return float((found[0] * term.groups[0].gram.matrix).sum()), found
+
+
+def _traced(x: Array, axes: list[int], group: Group) -> tuple[Array, list[int]]:
+    """Contract a group's row and column axes with its Gram."""
+    places = [axes.index(a) for a in group.axes]
+    gram = group.gram.matrix.reshape(*group.gram.shape, *group.gram.shape)
+    columns = [len(axes) + i for i in places]
+    return np.tensordot(x, gram, axes=([*places, *columns], range(gram.ndim))), [a for a in axes if a not in group.axes]
