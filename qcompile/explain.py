@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from qcompile.plan import ClassSummary, Plan
+from qcompile.projection import is_uniform
+from qcompile.unrestricted import unrestricted
 from qcompile.version import __version__
 
 if TYPE_CHECKING:
@@ -31,11 +33,14 @@ def _head(plan: Plan) -> list[str]:
         f"plan of qcompile {__version__}",
         f"  workload     {plan.queries:,} queries in {len(plan.workload.families):,} families, {plan.views:,} views, "
         f"{len(plan.workload.schema)} attributes",
-        f"  lattice      {len(closure.nodes):,} nodes, {measured:,} measured, {len(plan.solutions):,} problems",
+        f"  lattice      {closure.first_block:,} nodes, {len(closure.blocks):,} blocks, {measured:,} measured, "
+        f"{len(plan.solutions):,} problems",
         f"  solver       {o.solver}, tolerance {o.gap:g}, {o.centring} centring",
+        f"  design       {design_text(plan)}",
         f"  privacy      neighbouring tables differ in {unit} added or removed",
         f"  error        rmse {number(plan.rmse())} at privacy cost 1 (rho 1/2); it scales as 1/sqrt(cost)",
         f"  certificate  {_certificate(plan)}",
+        f"  unrestricted {_unrestricted(plan)}",
     ]
 
 
@@ -43,7 +48,7 @@ def _classes(plan: Plan) -> list[str]:
     rows = [
         [
             f"c{i}",
-            "*".join(c.attributes) or "(total)",
+            ("block " if c.block else "") + ("*".join(c.attributes) or "(total)"),
             f"{c.members:,}",
             f"{c.cells:,}",
             f"{c.rank:,}",
@@ -55,7 +60,15 @@ def _classes(plan: Plan) -> list[str]:
         for i, c in enumerate(plan.classes)
     ]
     head = ["id", "first node", "nodes", "cells", "rank", "loss", "gap", "budget", "solver"]
-    return [*table(head, rows, left={0, 1, 8}), *_refusals(plan.classes)]
+    return [*table(head, rows, left={0, 1, 8}), *_refusals(plan.classes), *_blocks(plan)]
+
+
+def _blocks(plan: Plan) -> list[str]:
+    """Which families each block answers."""
+    names = [", ".join(block) for block in plan.closure.blocks[:MANY]]
+    left = len(plan.closure.blocks) - MANY
+    lines = [f"  block {i} answers {text}" for i, text in enumerate(names, start=1)]
+    return [*lines, *([f"  ... {left:,} more blocks"] if left > 0 else [])]
 
 
 def _refusals(classes: Sequence[ClassSummary]) -> list[str]:
@@ -126,12 +139,15 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "schema": [{"name": a.name, "size": a.size, "policy": a.policy.kind} for a in plan.workload.schema],
         "queries": plan.queries,
         "views": plan.views,
-        "nodes": len(plan.closure.nodes),
+        "nodes": plan.closure.first_block,
+        "blocks": [list(names) for names in plan.closure.blocks],
+        "plain_sse": plan.plain_sse,
         "classes": [class_json(c) for c in plan.classes],
         "families": [_family_json(plan, f.name) for f in plan.workload.families],
         "sse": plan.sse(),
         "rmse": plan.rmse(),
         "gap": plan.gap,
+        "unrestricted": _unrestricted_json(plan),
         "options": {k: getattr(plan.options, k) for k in plan.options.__dataclass_fields__},
     }
 
@@ -206,4 +222,45 @@ def _certificate(plan: Plan) -> str:
     if unproven:
         return f"none: no lower bound is known for {unproven} of {len(plan.solutions)} problems"
     text = gap_text(plan.gap).removeprefix("<")
-    return f"total squared error within {text} of the optimum of this decomposition"
+    return f"total squared error within {text} of the optimum of this {_kind(plan)}"
+
+
+def _kind(plan: Plan) -> str:
+    """What the certificate is relative to: other centring weights or blocks may have another optimum."""
+    weighted = any(not is_uniform(u) for u in plan.closure.centring)
+    text = "decomposition" if plan.closure.first_block else "set of blocks"
+    text += " and these blocks" if plan.closure.blocks and plan.closure.first_block else ""
+    return text + (" with these centring weights" if weighted else "")
+
+
+def design_text(plan: Plan) -> str:
+    """Which centring and blocks the plan has, and what they bought over the plain decomposition."""
+    blocks = len(plan.closure.blocks)
+    weighted = any(not is_uniform(u) for u in plan.closure.centring)
+    parts = [f"{'weighted' if weighted else 'uniform'} centring", f"{blocks:,} blocks" if blocks else "no blocks"]
+    text = ", ".join(parts)
+    if plan.plain_sse is None:
+        return text
+    saved = 1 - plan.sse() / plan.plain_sse
+    if saved < 1e-7:
+        return f"{text}: nothing was found that is better than the plain decomposition"
+    return f"{text}: total squared error {100 * saved:.2g} % below the plain decomposition"
+
+
+def _unrestricted_json(plan: Plan) -> dict[str, Any]:
+    """The bound of any matrix mechanism's error in the units of ``sse``, and how far above it the plan may be."""
+    found = unrestricted(plan.workload)
+    least, rows = found.loss_lower_bound, plan.options.contributions
+    bound = None if least is None else least * rows**2
+    return {"bound": bound, "excess": found.excess(plan.sse() / rows**2), "method": found.method}
+
+
+def _unrestricted(plan: Plan) -> str:
+    found = _unrestricted_json(plan)
+    if found["excess"] is None:
+        return f"distance from the best of any matrix mechanism not known: {found['method']}"
+    return f"total squared error {_within(found['excess'])} the best of any matrix mechanism ({found['method']})"
+
+
+def _within(excess: float) -> str:
+    return f"within {gap_text(excess).removeprefix('<')} of" if excess < 1 else f"at most {1 + excess:.3g} times"

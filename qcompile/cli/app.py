@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from qcompile.cli import answers, ask, check, compile_, doctor, fmt, inspect_, run
+from qcompile.cli import answers, ask, check, compile_, diff, doctor, fmt, inspect_, run
 from qcompile.cli.output import message
 from qcompile.errors import QCompileError
 from qcompile.version import __version__
@@ -47,6 +47,7 @@ for name, command in (
     ("fmt", fmt.fmt),
     ("compile", compile_.compile_),
     ("inspect", inspect_.inspect),
+    ("diff", diff.diff),
     ("run", run.run),
     ("answers", answers.answers),
     ("ask", ask.ask),

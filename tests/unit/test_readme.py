@@ -1,4 +1,4 @@
-"""What the README shows works as it stands."""
+"""What the README and the pages of docs show works as it stands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 
 from qcompile.cli.app import execute
 
-README = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 
 def block(language: str, start: str) -> str:
@@ -43,3 +45,12 @@ def test_commands(folder: pathlib.Path) -> None:
 def test_python(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     exec(block("python", "import qcompile"), {})
     assert "plan of qcompile" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages(page: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The Python blocks of a page run one after the other, like a session."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert blocks
+    exec("\n".join(blocks), {})
+    assert capsys.readouterr().out
