@@ -11,7 +11,7 @@ DEMO := .venv-demo
 # One worker per core, each with one thread: threads of several workers would only wait for each other.
 TEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(DEV)/bin/pytest -q -n auto
 
-.PHONY: demo examples test lint test-slow format clean
+.PHONY: demo examples test lint test-slow bench format clean
 
 demo: $(DEMO)/.ready
 	@$(DEMO)/bin/python examples/couples/couples.py
@@ -31,6 +31,10 @@ lint: $(DEV)/.ready
 
 test-slow: $(DEV)/.ready
 	HYPOTHESIS_PROFILE=thorough $(TEST)
+
+bench: $(DEV)/.ready
+	$(DEV)/bin/python benchmarks/tables.py -o benchmarks/results/tables.md
+	$(DEV)/bin/python benchmarks/growth.py -o benchmarks/results/growth.md
 
 format: $(DEV)/.ready
 	$(DEV)/bin/ruff format .

@@ -1,0 +1,1 @@
+"""Reproducible tables of errors, times and memory; run by hand, a small one by the tests."""
