@@ -8,6 +8,7 @@ and with families across attributes, blocks do.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,7 +19,9 @@ from qcompile.arrays import Array, cells
 from qcompile.decompose import decompose
 from qcompile.errors import SizeError
 from qcompile.lattice import Problem
+from qcompile.projection import Gram
 from qcompile.solvers.choose import solve
+from qcompile.solvers.kronecker import factored
 from qcompile.solvers.solution import Solution
 from qcompile.workload import Family, Workload
 
@@ -32,6 +35,9 @@ SMALL_CELLS = 400
 
 TIGHT = 1e-3
 
+LARGEST_BLOCK = 2**20
+"""Cells of the largest block that is considered: its measurements are as many at full rank."""
+
 WORTH = 1e-3
 """Relative fall of the total error for which a further block is made."""
 
@@ -41,17 +47,17 @@ class Effort:
     """How far a search may go, in numbers that do not depend on the machine.
 
     Attributes:
-      cells: of the largest block.
+      work: multiplications of one iteration on the largest block (see `work_of`).
       families: of the largest workload, counting a choice's products.
       trials: assignments tried.
     """
 
-    cells: int
+    work: float
     families: int
     trials: int
 
 
-EFFORTS: Mapping[str, Effort] = {"auto": Effort(1024, 400, 60), "yes": Effort(4096, 4000, 400)}
+EFFORTS: Mapping[str, Effort] = {"auto": Effort(1e9, 400, 60), "yes": Effort(3e10, 4000, 400)}
 
 
 def choose_blocks(
@@ -103,8 +109,11 @@ class _Search:
         return self._errors[key]
 
     def _evaluate(self, blocks: Blocks) -> float:
-        lattice = decompose(self.workload, self.centring, blocks)
         try:
+            lattice = decompose(self.workload, self.centring, blocks)
+            block_classes = {int(c) for c in lattice.class_of[lattice.first_block :] if c >= 0}
+            if any(work_of(lattice.classes[c]) > self.effort.work for c in block_classes):
+                return float("inf")
             losses = np.array([self._solve(p).loss for p in lattice.classes])
         except SizeError:
             return float("inf")
@@ -142,7 +151,21 @@ class _Search:
 
     def _fits(self, names: Sequence[str]) -> bool:
         used = {n for name in names for n in _names(self.workload.family(name))}
-        return cells(self.workload.schema.shape(sorted(used))) <= self.effort.cells
+        return cells(self.workload.schema.shape(sorted(used))) <= LARGEST_BLOCK
+
+
+def work_of(problem: Problem) -> float:
+    """Multiplications of one iteration: rank^2 cells of the dearest Kronecker factor, bounds of ranks where unknown."""
+    found = factored(problem)
+    if found is None:
+        rank = sum(math.prod(_rank(g.gram) for g in t.groups) for t in problem.terms)
+        return float(min(rank, problem.cells) ** 2 * problem.cells)
+    rest = work_of(found.rest) if found.rest is not None else 0.0
+    return max(rest, *(float(_rank(g.gram) ** 2 * g.gram.cells) for g in found.groups))
+
+
+def _rank(gram: Gram) -> int:
+    return gram.cells if gram.rows is None else min(gram.rows.shape[0], gram.cells)
 
 
 def _names(family: Family) -> frozenset[str]:

@@ -42,6 +42,9 @@ HESSIAN_WORK = 1e10
 POLISHED = 1e-8
 """The gap that the interior point aims at whatever was asked: the last digits cost two or three iterations."""
 
+POLISHED_WORK = 1e9
+"""Multiplications of a Hessian up to which these iterations are nothing to think about."""
+
 PATIENCE = 40
 """Fixed-point iterations between attempts to finish on the active cells."""
 
@@ -103,7 +106,8 @@ def optimise(posed: certificate.Problem, gap: float) -> Best:
     point = evaluate(posed, posed.uniform())
     best = Best(point)
     if work(posed) <= HESSIAN_WORK:
-        point = interior_point(posed, point, best, min(gap, POLISHED))
+        wanted = min(gap, POLISHED) if work(posed) <= POLISHED_WORK else gap / 4
+        point = interior_point(posed, point, best, wanted)
     for _ in range(ROUNDS):
         if best.gap <= gap:
             break

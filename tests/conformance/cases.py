@@ -84,6 +84,9 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
 }
 
 
+STRATEGIES = ("haar", "identity", "hierarchical", "prefix")
+
+
 @dataclass(frozen=True)
 class Case:
     """A workload with the options it is compiled with."""
@@ -92,6 +95,8 @@ class Case:
     solver: str
     skewed: bool = False
     contributions: int = 1
+    optimised: bool = False
+    blocks: str = "no"
 
     def workload(self) -> Workload:
         return WORKLOADS[self.name]()
@@ -99,19 +104,45 @@ class Case:
     def centring(self) -> dict[str, Array]:
         return {a.name: some_weights(a.size, i) for i, a in enumerate(self.workload().schema)} if self.skewed else {}
 
+    def strategies(self) -> dict[str, str] | None:
+        if self.solver != "rp+":
+            return None
+        return {a.name: STRATEGIES[i % len(STRATEGIES)] for i, a in enumerate(self.workload().schema)}
+
+    def given_blocks(self) -> bool | str | list[list[str]]:
+        """Searched for; or the families dealt out to two blocks and the lattice, whether that is wise or not."""
+        if self.blocks != "dealt":
+            return self.blocks == "auto" and "auto"
+        names = [f.name for f in self.workload().families]
+        return [dealt for dealt in (names[0::3], names[1::3]) if dealt]
+
     def plan(self, gap: float = 1e-6) -> Plan:
-        centring = self.centring() or "uniform"
         return compile(
-            self.workload(), solver=self.solver, gap=gap, centring=centring, contributions=self.contributions
+            self.workload(),
+            solver=self.solver,
+            gap=gap,
+            centring="optimised" if self.optimised else self.centring() or "uniform",
+            blocks=self.given_blocks(),
+            strategies=self.strategies(),
+            contributions=self.contributions,
         )
 
     def __str__(self) -> str:
-        skew, rows = ", skewed" if self.skewed else "", f", {self.contributions} rows" if self.contributions > 1 else ""
-        return f"{self.name}, {self.solver}{skew}{rows}"
+        extra = {
+            "skewed": self.skewed,
+            "optimised": self.optimised,
+            f"blocks {self.blocks}": self.blocks != "no",
+            f"{self.contributions} rows": self.contributions > 1,
+        }
+        return ", ".join([self.name, self.solver, *(text for text, there in extra.items() if there)])
 
 
 CASES = [
-    *(Case(name, solver) for name in WORKLOADS for solver in ("auto", "exact", "rp", "wff")),
-    *(Case(name, solver, skewed=True) for name in WORKLOADS for solver in ("auto", "exact")),
+    *(Case(name, solver) for name in WORKLOADS for solver in ("auto", "exact", "rp", "wff", "conic")),
+    *(Case(name, solver, skewed=True) for name in WORKLOADS for solver in ("auto", "exact", "conic")),
+    *(Case(name, "rp+", skewed=skewed) for name in WORKLOADS for skewed in (False, True)),
+    *(Case(name, "auto", optimised=True, blocks=blocks) for name in WORKLOADS for blocks in ("no", "auto")),
+    *(Case(name, "auto", skewed=True, blocks="dealt") for name in WORKLOADS),
     Case("hybrid", "auto", contributions=3),
+    Case("mixed on one pair", "exact", blocks="auto", contributions=2),
 ]

@@ -44,7 +44,7 @@ def test_many_products_stay_decomposed() -> None:
 
 
 @pytest.mark.parametrize(
-    "effort", [Effort(cells=15, families=400, trials=60), Effort(1024, 2, 60), Effort(1024, 400, 1)]
+    "effort", [Effort(work=15.0, families=400, trials=60), Effort(1e9, 2, 60), Effort(1e9, 400, 1)]
 )
 def test_the_search_keeps_its_limits(effort: Effort) -> None:
     made = workload([A, B], family(Abs([A, B], [1, -1]), name="gap"), family(Prefix(A)), family(Prefix(B)))
