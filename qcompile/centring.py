@@ -11,6 +11,7 @@ optimum over all matrix mechanisms.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from qcompile.factors import Circular, Marginal
 from qcompile.total import Total
 from qcompile.workload import Workload
 
+TRUSTED_CELLS = 2000
+"""Cells of the largest sum whose lower bound is trusted while searching."""
+
 STEPS = 60
 """Most iterations of L-BFGS; 25 to 40 are usual."""
 
@@ -26,10 +30,14 @@ TOLERANCE = 1e-7
 """Relative decrease of the logarithm of the total below which the search ends."""
 
 
-def optimised_centring(
+def optimised_centrings(
     workload: Workload, blocks: Sequence[Sequence[str]] = (), progress: Callable[[int], None] = lambda step: None
-) -> dict[str, Array]:
-    """Centring weights per attribute name; attributes that are best centred uniformly are left out.
+) -> list[dict[str, Array]]:
+    """Candidates of centring weights, each per attribute name; attributes that stay uniform are left out.
+
+    There is one, or none where nothing is free, as long as every node's error is known exactly while searching. Large
+    sums of several terms are not: then the first candidate leaves their attributes uniform; a second one trusts the
+    lower bounds, and is given where it can be solved quickly enough to be compared.
 
     Args:
       workload: the families.
@@ -40,10 +48,21 @@ def optimised_centring(
     """
     roles = free_roles(workload, blocks)
     if not roles:
-        return {}
+        return []
     total = Total(workload, roles, blocks)
-    found = _minimise(total, progress)
-    return {name: u for names, u in zip(roles, found, strict=True) for name in names}
+    if not total.bounded:
+        return [_named(roles, _minimise(total, progress))]
+    found = []
+    certain = [names for names in roles if not total.bounded & set(names)]
+    if certain:
+        found.append(_named(certain, _minimise(Total(workload, certain, blocks), progress)))
+    if total.bounded_cells <= TRUSTED_CELLS:
+        found.append(_named(roles, _minimise(total, progress)))
+    return found
+
+
+def _named(roles: Sequence[tuple[str, ...]], weights: Sequence[Array]) -> dict[str, Array]:
+    return {name: u for names, u in zip(roles, weights, strict=True) for name in names}
 
 
 def free_roles(workload: Workload, blocks: Sequence[Sequence[str]] = ()) -> list[tuple[str, ...]]:
@@ -66,27 +85,22 @@ def free_roles(workload: Workload, blocks: Sequence[Sequence[str]] = ()) -> list
 
 
 def _minimise(total: Total, progress: Callable[[int], None]) -> list[Array]:
-    """L-BFGS from uniform weights, in variables whose sum does not matter."""
+    """L-BFGS from uniform weights, in variables whose sum does not matter; the best weights seen on the way."""
     from scipy.optimize import minimize
 
     ends = np.cumsum(total.sizes)
-    count = [0]
+    seen: list[tuple[float, Array]] = []
 
     def weights(x: Array) -> list[Array]:
         pieces = np.split(x, ends[:-1])
         return [(1 + p - p.mean()) / len(p) for p in pieces]
 
     def objective(x: Array) -> tuple[float, Array]:
-        count[0] += 1
-        progress(count[0])
         value, gradients = total(weights(x))
+        seen.append((value, x.copy()))
+        progress(len(seen))
         return value, np.concatenate([(g - g.mean()) / len(g) for g in gradients])
 
-    found = minimize(
-        objective,
-        np.zeros(ends[-1]),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": STEPS, "ftol": TOLERANCE, "gtol": 1e-9, "maxcor": 20},
-    )
-    return weights(found.x)
+    options: Any = {"maxiter": STEPS, "ftol": TOLERANCE, "gtol": 1e-9, "maxcor": 20}
+    minimize(objective, np.zeros(ends[-1]), jac=True, method="L-BFGS-B", options=options)
+    return weights(min(seen, key=lambda s: s[0])[1])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from qcompile.arrays import Array
 from qcompile.blocks import EFFORTS, Blocks, choose_blocks
-from qcompile.centring import optimised_centring
+from qcompile.centring import optimised_centrings
 from qcompile.workload import Workload
 
 
@@ -48,11 +48,12 @@ def designs(
     if search != "no":
         found.append(Design(plain.centring, choose_blocks(workload, plain.centring, EFFORTS[search], progress)))
     if optimise:
-        weights = optimised_centring(workload, plain.blocks)
-        found.append(Design(weights, plain.blocks))
-        if search != "no" and weights:
-            found.append(Design(weights, choose_blocks(workload, weights, EFFORTS[search], progress)))
-            found += [Design(optimised_centring(workload, d.blocks), d.blocks) for d in found[1:] if d.blocks]
+        for weights in optimised_centrings(workload, plain.blocks):
+            found.append(Design(weights, plain.blocks))
+            if search != "no":
+                found.append(Design(weights, choose_blocks(workload, weights, EFFORTS[search], progress)))
+        split = list(dict.fromkeys(d.blocks for d in found if d.blocks != plain.blocks))
+        found += [Design(weights, blocks) for blocks in split for weights in optimised_centrings(workload, blocks)]
     return _distinct(found)
 
 

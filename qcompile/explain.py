@@ -33,8 +33,8 @@ def _head(plan: Plan) -> list[str]:
         f"plan of qcompile {__version__}",
         f"  workload     {plan.queries:,} queries in {len(plan.workload.families):,} families, {plan.views:,} views, "
         f"{len(plan.workload.schema)} attributes",
-        f"  lattice      {closure.first_block:,} nodes, {len(closure.blocks):,} blocks, {measured:,} measured, "
-        f"{len(plan.solutions):,} problems",
+        f"  lattice      {plural(closure.first_block, 'node')}, {plural(len(closure.blocks), 'block')}, "
+        f"{measured:,} measured, {plural(len(plan.solutions), 'problem')}",
         f"  solver       {o.solver}, tolerance {o.gap:g}, {o.centring} centring",
         f"  design       {design_text(plan)}",
         f"  privacy      neighbouring tables differ in {unit} added or removed",
@@ -205,6 +205,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: set[int]) ->
     return [line(head), *map(line, rows)]
 
 
+def plural(count: int, noun: str) -> str:
+    """A count with its noun, e.g. ``1 block`` or ``1,200 blocks``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def number(value: float) -> str:
     """Five significant digits: more than a reader uses, fewer than rounding disturbs."""
     return f"{value:.5g}"
@@ -237,7 +242,7 @@ def design_text(plan: Plan) -> str:
     """Which centring and blocks the plan has, and what they bought over the plain decomposition."""
     blocks = len(plan.closure.blocks)
     weighted = any(not is_uniform(u) for u in plan.closure.centring)
-    parts = [f"{'weighted' if weighted else 'uniform'} centring", f"{blocks:,} blocks" if blocks else "no blocks"]
+    parts = [f"{'weighted' if weighted else 'uniform'} centring", plural(blocks, "block") if blocks else "no blocks"]
     text = ", ".join(parts)
     if plan.plain_sse is None:
         return text

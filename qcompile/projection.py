@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from qcompile.arrays import Array, along, cells
-from qcompile.factors.base import Factor, Key, OneAttribute
+from qcompile.factors.base import Factor, Key, OneAttribute, row_blocks
 
 ZERO = 1e-12
 """Projected entries below this share of a factor's largest entry are rounding error."""
@@ -104,12 +104,14 @@ class Projection:
         (u,), (kept,) = self.u, self.kept
         if kept and factor.size == 1 and u.any():  # a centred axis of one cell is always 0, an uncentred one is not
             return None
-        m = factor.gram()
-        mu = m @ u
+        mean = factor.gram_times(u)
+        overall = float(u @ mean)
         if not kept:
-            return float(u @ mu)
-        centred = m - mu[:, None] - mu[None, :] + u @ mu
-        return Gram(self.key, (factor.size,), (centred + centred.T) / 2)
+            return overall
+        gram = factor.gram()
+        for rows in row_blocks(factor.size):
+            gram[rows] -= (mean[rows, None] + mean) - overall  # symmetric to the last bit
+        return Gram(self.key, (factor.size,), gram)
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -238,18 +240,28 @@ class Gram:
         if self._rows is not None or len(self.shape) > 1:
             waves = np.fft.fftn(self.root_rows.reshape(-1, *self.shape), axes=range(1, len(self.shape) + 1))
             return np.asarray((waves.real**2 + waves.imag**2).sum(axis=0) / self.cells)
-        n = self.cells
-        i = np.arange(n)
-        lags = np.bincount((np.subtract.outer(i, i) % n).ravel(), self.matrix.ravel(), minlength=n)
+        n, lags = self.cells, np.zeros(self.cells)
+        for i, row in enumerate(self.matrix):
+            lags[: n - i] += row[i:]
+            lags[n - i :] += row[:i]
         return np.maximum(np.fft.fft(lags).real / n, 0.0)
 
     @cached_property
     def is_exchangeable(self) -> bool:
         """Whether every permutation of the cells leaves it unchanged: a multiple of I - 11'/n."""
-        if len(self.shape) > 1:
+        if len(self.shape) > 1 or self.cells == 1:
             return False
-        m, n = self.matrix, self.cells
-        return bool(np.allclose(m, self.trace / (n - 1) * (np.eye(n) - 1 / n), rtol=0, atol=1e-12 * self.trace))
+        value = self.trace / (self.cells - 1)
+        return self.is_diagonal_plus(value, -value / self.cells)
+
+    def is_diagonal_plus(self, diagonal: float, everywhere: float) -> bool:
+        """Whether the matrix is ``diagonal I + everywhere 11'``, up to rounding errors."""
+        for rows in row_blocks(self.cells):
+            rest = self.matrix[rows] - everywhere
+            rest[np.arange(len(rest)), np.arange(rows.start, rows.stop)] -= diagonal
+            if not np.abs(rest).max() <= 1e-12 * self.trace:
+                return False
+        return True
 
     @cached_property
     def is_circulant(self) -> bool:
@@ -257,4 +269,9 @@ class Gram:
         if len(self.shape) > 1:
             return False
         m = self.matrix
-        return bool(np.allclose(np.roll(m, (1, 1), (0, 1)), m, rtol=0, atol=1e-12 * np.abs(m).max()))
+        tolerance = 1e-12 * max(float(m.max()), -float(m.min()))
+        for rows in row_blocks(self.cells):
+            shifted = np.roll(m[np.arange(rows.start, rows.stop) - 1], 1, axis=1)
+            if not np.abs(shifted - m[rows]).max() <= tolerance:
+                return False
+        return True

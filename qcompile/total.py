@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from qcompile.arrays import Array
+from qcompile.arrays import Array, cells
 from qcompile.decompose import symbolic
 from qcompile.factors.base import OneAttribute
 from qcompile.lattice import Group, Problem, Term
@@ -24,13 +24,13 @@ from qcompile.solvers.roots import dense_gram, dense_root, span_gram
 from qcompile.split import Polynomial, Splitter
 from qcompile.workload import Workload
 
-DENSE_CELLS = 256
-"""Sums of terms on more cells enter by their lower bound, the sum of the terms' own optima."""
+DENSE_CELLS = 600
+"""Cells up to which a sum of several terms is solved as a whole; beyond, only its lower bound would be quick."""
 
 WORK = 5e8
 """Multiplications of one step on a group of axes, rank^2 cells; nodes with dearer groups are left out."""
 
-GAP, LOOSE_GAP, LOOSE_WORK = 1e-7, 1e-5, 1e8
+GAP, LOOSE_GAP, LOOSE_WORK = 1e-7, 5e-4, 1e8
 """Certified gap of the solutions inside, which a line search must hardly see; looser where a step is dear."""
 
 
@@ -50,6 +50,8 @@ class Total:
 
     Attributes:
       sizes: length of each free weight vector.
+      bounded: names of the attributes of nodes that enter by their lower bound only.
+      bounded_cells: cells of the largest such node; 0 where there is none.
     """
 
     def __init__(
@@ -63,10 +65,14 @@ class Total:
             workload, self._weights([_generic(n, r) for r, n in enumerate(self.sizes)]), blocks
         )
         self._starts: dict[object, Array] = {}
+        self._constant: dict[int, Envelope] = {}
+        bounded = [c for c in self._classes if cells(c.shape) > DENSE_CELLS and not _by_terms(c, self._splitter)]
+        self.bounded = {workload.schema.names[i] for c in bounded for i in c.attributes}
+        self.bounded_cells = max((cells(c.shape) for c in bounded), default=0)
 
     def __call__(self, free: Sequence[Array]) -> tuple[float, list[Array]]:
         """The value, and the gradient per role; each is determined up to a constant."""
-        at = _At(self._splitter, self._weights(free), self._classes, self._starts)
+        at = _At(self._splitter, self._weights(free), self._classes, self._starts, self._constant, set(self._role))
         value, slopes = at.total()
         gradients = [np.zeros(n) for n in self.sizes]
         for attribute, slope in slopes.items():
@@ -106,6 +112,18 @@ def _structure(
     return splitter, classes
 
 
+def _by_terms(c: _Class, splitter: Splitter) -> bool:
+    """Whether the terms' own optima give a class's loss exactly."""
+    terms = tuple(Term(tuple(Group(axes, splitter.grams[g]) for g, axes in groups), 1.0, 1.0) for groups, _ in c.terms)
+    return not c.shape or _is_product(Problem(c.shape, terms, False))
+
+
+def _is_product(problem: Problem) -> bool:
+    """Whether all terms are proportional: then the optimum of their sum is the sum of their optima."""
+    split = factored(problem)
+    return len(problem.terms) == 1 or (split is not None and split.rest is None)
+
+
 def _work(gram: Gram) -> float:
     rank = gram.cells if gram.rows is None else min(gram.rows.shape[0], gram.cells)
     return float(rank**2 * gram.cells)
@@ -119,6 +137,8 @@ class _At:
     weights: tuple[Array, ...]
     classes: list[_Class]
     starts: dict[object, Array]
+    constant: dict[int, Envelope]
+    free: set[int]
     slopes: dict[int, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -163,9 +183,7 @@ class _At:
             ),
             False,
         )
-        split = factored(problem) if c.shape else None
-        by_terms = len(c.terms) == 1 or not c.shape or (split is not None and split.rest is None)
-        if by_terms or problem.cells > DENSE_CELLS:
+        if not c.shape or problem.cells > DENSE_CELLS or _is_product(problem):
             return self._superadditive(c, coefficients)
         return self._dense(c, problem)
 
@@ -208,11 +226,17 @@ class _At:
 
     def _solve(self, g: int) -> Envelope:
         """One Gram alone."""
+        if g in self.constant:
+            return self.constant[g]
         if g not in self.solved:
             gram = self.grams[g]
             gap = GAP if _work(gram) <= LOOSE_WORK else LOOSE_GAP
             self.solved[g] = envelope(gram.root, gram.shape, self.starts.get(g), gap)
             self.starts[g] = self.solved[g].mu
+            if not any(
+                self._attribute(self.projections[g], i) in self.free for i in range(len(self.projections[g].kept))
+            ):
+                self.constant[g] = self.solved[g]  # no free weight has a part in it
         return self.solved[g]
 
     def _coefficient(self, polynomial: Polynomial) -> float:
@@ -232,14 +256,14 @@ class _At:
                 continue
             slope = self.gram_slopes.get(g, 0.0)
             if self.loss_slopes[g]:
-                slope = slope + self.loss_slopes[g] * self.solved[g].gram_gradient
+                slope = slope + self.loss_slopes[g] * self._solve(g).gram_gradient
             if np.any(slope):
                 self._contracted_back(p, _in_factor_order(p, np.asarray(slope), self.orders[g]))
 
     def _scalars_back(self) -> None:
         for slope, p in zip(self.scalar_slopes, self.contracted, strict=True):
             if isinstance(p.factor, OneAttribute):
-                self._add(self._attribute(p, 0), slope * 2 * (p.factor.gram() @ p.u[0]))
+                self._add(self._attribute(p, 0), slope * 2 * p.factor.gram_times(p.u[0]))
             else:
                 self._contracted_back(p, np.full((1, 1), slope))
 

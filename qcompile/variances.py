@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from qcompile.arrays import Array, require_memory
+from qcompile.factors import Factor
+from qcompile.factors.base import OneAttribute
 from qcompile.lattice import Lattice, Node
-from qcompile.projection import Projection
+from qcompile.projection import Projection, is_uniform, u_key
 from qcompile.strategy import Strategy
 from qcompile.strategy.base import Block
 from qcompile.workload import Product
@@ -85,7 +87,7 @@ def part_variances(part: NodePart, strategy: Strategy, factors: int) -> list[Arr
     for i, projection in part.constants:
         shape = [1] * factors
         shape[i] = -1
-        result.append(projection.matrix.reshape(shape) ** 2)
+        result.append(constant_variances(projection).reshape(shape))
     where = [i for i, _ in part.blocks]
     for values in strategy.variances([b for _, b in part.blocks]) if part.blocks else []:
         shape = [1] * factors
@@ -93,6 +95,32 @@ def part_variances(part: NodePart, strategy: Strategy, factors: int) -> list[Arr
             shape[i] = values.shape[axis]
         result.append(values.reshape(shape))
     return result
+
+
+def constant_variances(projection: Projection) -> Array:
+    """The squares of fully contracted queries, shape ``(count,)``; an interval of L of n cells has L/n, uniformly."""
+    factor = projection.factor
+    if isinstance(factor, OneAttribute) and is_uniform(projection.u[0]):
+        return (np.arange(1, factor.size + 1) / factor.size)[factor.lengths() - 1] ** 2
+    return projection.matrix.reshape(-1) ** 2
+
+
+def part_errors(part: NodePart, strategy: Strategy) -> tuple[float, float]:
+    """Sum of the unit-noise variances on one node, and the largest of them."""
+    errors = [constant_errors(projection) for _, projection in part.constants]
+    if part.blocks:
+        errors.append(strategy.errors([b for _, b in part.blocks]))
+    return math.prod(total for total, _ in errors), math.prod(largest for _, largest in errors)
+
+
+def constant_errors(projection: Projection) -> tuple[float, float]:
+    """Sum and maximum of `constant_variances`, for intervals from the number of queries of each length."""
+    factor = projection.factor
+    if isinstance(factor, OneAttribute) and is_uniform(projection.u[0]):
+        counts, squares = factor.length_counts(), (np.arange(1, factor.size + 1) / factor.size) ** 2
+        return float(counts @ squares), float(squares[counts > 0].max())
+    squares = constant_variances(projection)
+    return float(squares.sum()), float(squares.max())
 
 
 def product_variances(
@@ -132,9 +160,9 @@ def product_errors(
     held = lattice.covering(product)
     for part in node_parts(lattice, held):
         c = int(lattice.class_of[part.node])
-        arrays = part_variances(part, strategies[c], len(held.factors))
-        total += float(sigma_squared[c]) * math.prod(float(v.sum()) for v in arrays)
-        largest += float(sigma_squared[c]) * math.prod(float(v.max()) for v in arrays)
+        added, most = part_errors(part, strategies[c])
+        total += float(sigma_squared[c]) * added
+        largest += float(sigma_squared[c]) * most
     return ErrorSummary(total, largest, exact=False)
 
 
@@ -145,10 +173,11 @@ def family_errors(
     products: Iterator[Product],
 ) -> ErrorSummary:
     """Errors over all products of a family; products with the same numbers are computed once."""
-    seen: dict[object, ErrorSummary] = {}
+    seen: dict[Hashable, ErrorSummary] = {}
+    numbers = _Numbers(lattice)
     total, largest, exact = 0.0, 0.0, True
     for product in products:
-        key = _numbers(lattice, product)
+        key = numbers.key(product)
         if key not in seen:
             seen[key] = product_errors(lattice, strategies, sigma_squared, product)
         found = seen[key]
@@ -157,15 +186,47 @@ def family_errors(
     return ErrorSummary(total, largest, exact)
 
 
-def _numbers(lattice: Lattice, product: Product) -> object:
-    """What a product's variances depend on: its factors, and per node the class and where the axes stand in it."""
-    positions = [lattice.schema.positions[n] for n in lattice.covering(product).names]
-    nodes = []
-    for kept in itertools.product((False, True), repeat=len(positions)):
-        chosen = [p for p, k in zip(positions, kept, strict=True) if k]
-        index = lattice.index.get(tuple(sorted(chosen)))
+@dataclass(eq=False)
+class _Numbers:
+    """What the variances of products depend on, each part of it found once.
+
+    Attributes:
+      lattice: the nodes, or a view of one block.
+    """
+
+    lattice: Lattice
+    _factors: dict[int, tuple[Factor, Hashable, Node]] = field(default_factory=dict)  # by id; holds the factor alive
+    _places: dict[Node, Hashable] = field(default_factory=dict)
+
+    def key(self, product: Product) -> Hashable:
+        """The factors with their centring, and per subset of the attributes its place in the lattice."""
+        numbers: list[Hashable] = []
+        axes: Node = ()
+        for factor in self.lattice.covering(product).factors:
+            _, key, positions = self._factor(factor)
+            numbers.append(key)
+            axes += positions
+        numbers += [self._place(chosen) for k in range(len(axes) + 1) for chosen in itertools.combinations(axes, k)]
+        return tuple(numbers)
+
+    def _factor(self, factor: Factor) -> tuple[Factor, Hashable, Node]:
+        """A factor with its key, that of its centring included, and the positions of its attributes."""
+        found = self._factors.get(id(factor))
+        if found is None:
+            positions = tuple(self.lattice.schema.positions[n] for n in factor.names)
+            centring = tuple(u_key(self.lattice.centring[p]) for p in positions)
+            found = self._factors[id(factor)] = factor, (factor.key, centring), positions
+        return found
+
+    def _place(self, chosen: Node) -> Hashable:
+        """A node's class and where the chosen axes stand in it; None where there is no such node."""
+        if chosen not in self._places:
+            self._places[chosen] = self._find(chosen)
+        return self._places[chosen]
+
+    def _find(self, chosen: Node) -> Hashable:
+        index = self.lattice.index.get(tuple(sorted(chosen)))
         if index is None:  # a block holds its whole products only
-            continue
-        node, order = lattice.nodes[index], lattice.orders[index]
-        nodes.append((int(lattice.class_of[index]), tuple(order.index(node.index(p)) for p in chosen)))
-    return tuple(f.key for f in product.factors), tuple(nodes), tuple(lattice.centring[p].tobytes() for p in positions)
+            return None
+        node, order = self.lattice.nodes[index], self.lattice.orders[index]
+        return int(self.lattice.class_of[index]), tuple(order.index(node.index(p)) for p in chosen)

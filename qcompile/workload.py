@@ -32,7 +32,7 @@ class Product:
         if len(set(names)) != len(names):
             raise IntegrityError(f"the factors of a product must have disjoint attributes, got {', '.join(names)}")
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The attributes, factor by factor."""
         return tuple(name for f in self.factors for name in f.names)

@@ -29,8 +29,11 @@ ITERATIONS = 80
 HESSIAN_WORK = 1e9
 """Multiplications of a Hessian up to which it does."""
 
+SPREAD = 0.1
+"""Share of a warm start's weight that is spread evenly where many cells are slack: what is 0 comes back slowly."""
+
 SMALLEST = 1e-7
-"""A warm start gives every cell at least this share of the uniform weight, so that it can come back."""
+"""Elsewhere every cell starts with at least this share of the uniform weight."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,16 +92,29 @@ def envelope(root: Array, shape: Sequence[int], start: Array | None, gap: float)
     """
     n = root.shape[1]
     posed = Problem((RootBlock(root, np.arange(n)),), np.ones(n))
-    point = evaluate(posed, _start(start, n))
+    if len(root) == 1:  # a single query: all weight on its largest entries
+        return Envelope(tuple(shape), root, evaluate(posed, _largest(root[0])))
+    point = evaluate(posed, _start(start, n, slack=2 * len(root) < n))
     best = Best(point)
     fixed_point(posed, point, best, gap, ITERATIONS)
     if best.gap > gap and work(posed) <= HESSIAN_WORK:
-        interior_point(posed, evaluate(posed, posed.uniform()), best, gap)
+        cold = evaluate(posed, posed.uniform())
+        interior_point(posed, cold, best, gap)
+        fixed_point(posed, cold, best, gap, ITERATIONS)
     return Envelope(tuple(shape), root, best.point)
 
 
-def _start(mu: Array | None, n: int) -> Array:
+def _largest(query: Array) -> Array:
+    """Even weights on the largest entries."""
+    size = np.abs(query)
+    most = (size >= (1 - 1e-9) * size.max()).astype(np.float64)
+    return np.asarray(most / most.sum())
+
+
+def _start(mu: Array | None, n: int, slack: bool) -> Array:
     if mu is None:
         return np.full(n, 1 / n)
+    if slack:
+        return (1 - SPREAD) * mu + SPREAD / n
     raised = np.maximum(mu, SMALLEST / n)
     return np.asarray(raised / raised.sum())

@@ -101,8 +101,7 @@ def scalar(gram: Gram) -> tuple[float, int] | None:
         return None
     if is_exchangeable(gram):
         return gram.trace / (n - 1), n - 1
-    off = gram.matrix - gram.trace / n * np.eye(n)
-    return (gram.trace / n, n) if np.abs(off).max() <= 1e-12 * gram.trace else None
+    return (gram.trace / n, n) if gram.is_diagonal_plus(gram.trace / n, 0.0) else None
 
 
 def shared_eigenvalues(grams: Sequence[Gram]) -> list[Array] | None:

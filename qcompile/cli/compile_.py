@@ -34,7 +34,7 @@ def compile_(
 
     Example: qcompile compile couples.q -o couples.plan
     """
-    from qcompile.explain import design_text, gap_text, number
+    from qcompile.explain import design_text, gap_text, number, plural
 
     require_file(file)
     target = output or str(Path(file).with_suffix(".plan"))
@@ -55,7 +55,7 @@ def compile_(
     seconds = time.perf_counter() - start
     plan.save(target)
     result(f"{plan.queries:,} queries over {plan.views:,} views: rmse {number(plan.rmse())} at privacy cost 1")
-    measured = f"{plan.closure.first_block:,} nodes and {len(plan.closure.blocks):,} blocks"
+    measured = f"{plural(plan.closure.first_block, 'node')} and {plural(len(plan.closure.blocks), 'block')}"
     result(f"{measured}, {len(plan.solutions):,} distinct problems solved in {seconds:.1f} s")
     result(
         f"total squared error certified within {gap_text(plan.gap).removeprefix('<')} of this decomposition's optimum"

@@ -10,12 +10,13 @@ subtracts the u-weighted mean on the axes in A (QuerySmasher, arXiv 2604.00868, 
 from __future__ import annotations
 
 import abc
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from qcompile.arrays import Array, cells, require_memory
+from qcompile.arrays import Array, IntArray, cells, require_memory
 from qcompile.errors import IntegrityError
 from qcompile.schema import Attribute
 
@@ -24,9 +25,15 @@ Key: TypeAlias = tuple[Hashable, ...]
 CHUNK = 2**24
 """Numbers that a temporary array may hold (128 MB) before work is done in pieces."""
 
+ROWS = 2**20
+"""Numbers in a piece of a square matrix that is worked on in place (8 MB): it stays in the processor's cache."""
 
-COPIES = 5
-"""Square matrices that exist at once while a Gram is centred and its symmetries are looked for."""
+COPIES = 2
+"""Square matrices of one attribute that exist at once: its Gram is made, centred and examined in place, and another
+factor's Gram, or a strategy, stands beside it."""
+
+ANSWERS = 5
+"""Arrays as large as its result that an interval factor holds while it is applied: ends, differences, the result."""
 
 
 class Factor(abc.ABC):
@@ -39,7 +46,7 @@ class Factor(abc.ABC):
     attributes: tuple[Attribute, ...]
     kind: ClassVar[str]
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The attribute names, in the factor's order."""
         return tuple(a.name for a in self.attributes)
@@ -134,7 +141,10 @@ class Factor(abc.ABC):
 
 
 class OneAttribute(Factor):
-    """A factor on a single attribute: its projections follow from the n by n Gram alone."""
+    """A factor on a single attribute whose queries are intervals, also cyclic ones: one cell, several, or all.
+
+    Its projections follow from the n by n Gram alone.
+    """
 
     def __init__(self, attribute: Attribute) -> None:
         self.attributes = (attribute,)
@@ -157,17 +167,37 @@ class OneAttribute(Factor):
     def contract(self, weights: Sequence[Array | None]) -> Array:
         """The full query matrix, or its product with the weights; see `Factor.contract`."""
         (w,) = weights
+        what = f"the query matrix of {self!r}" if w is None else f"the projection of {self!r}"
+        require_memory(what, ANSWERS * self.count * (self.size if w is None else 1), "use bins")
         return self.apply(np.eye(self.size) if w is None else w)
 
+    @abc.abstractmethod
+    def lengths(self) -> IntArray:
+        """The number of cells of each query, shape ``(count,)``, in query order."""
+
+    @abc.abstractmethod
+    def length_counts(self) -> IntArray:
+        """The number of queries of each length 1..n, shape ``(size,)``; never as large as `lengths`."""
+
+    def gram_times(self, x: Array) -> Array:
+        """``W' W x`` for a vector of the attribute's size, without the Gram."""
+        return self.adjoint(self.apply(x))
+
     def gram(self) -> Array:
-        """``W' W`` in closed form, refused before it is made where it is too large; see `Factor.gram`."""
+        """``W' W`` in closed form, a new array; refused before it is made where it is too large. See `Factor.gram`."""
         what = f"the Gram matrix of {self.kind}({self.attribute.name}) on {self.size:,} values"
         require_memory(what, COPIES * self.size**2, "use bins, a few thousand at most")
         return self._gram()
 
     @abc.abstractmethod
     def _gram(self) -> Array:
-        """The closed form."""
+        """The closed form, made without a second matrix of its size."""
+
+
+def row_blocks(n: int) -> Iterator[slice]:
+    """The rows of an n by n matrix in pieces of at most `ROWS` numbers."""
+    step = max(1, ROWS // n)
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
 class Dense(Factor):

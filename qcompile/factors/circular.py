@@ -45,12 +45,28 @@ class Circular(OneAttribute):
         turns = np.cumsum(marks, axis=0)[:-1]
         return np.asarray(turns[: self.size] + turns[self.size :])
 
+    def lengths(self) -> IntArray:
+        """1..n for each start."""
+        return np.tile(np.arange(1, self.size + 1, dtype=np.int64), self.size)
+
+    def length_counts(self) -> IntArray:
+        """One of each per start."""
+        return np.full(self.size, self.size, dtype=np.int64)
+
+    @property
+    def _shared(self) -> Array:
+        """Cells at distance d share (n-d)(n-d+1)/2 + d(d+1)/2 arcs."""
+        n, d = self.size, np.arange(self.size, dtype=np.float64)
+        return np.asarray((n - d) * (n - d + 1) / 2 + d * (d + 1) / 2)
+
+    def gram_times(self, x: Array) -> Array:
+        """A cyclic convolution; see `OneAttribute.gram_times`."""
+        return np.fft.irfft(np.fft.rfft(self._shared) * np.fft.rfft(x), self.size)
+
     def _gram(self) -> Array:
-        """Circulant: cells at distance d share (n-d)(n-d+1)/2 + d(d+1)/2 arcs."""
-        n = self.size
-        i = np.arange(n)
-        d = np.subtract.outer(i, i) % n
-        return np.asarray((n - d) * (n - d + 1) / 2 + d * (d + 1) / 2, dtype=np.float64)
+        """Circulant: row i is the row before it, shifted by one."""
+        turns = np.concatenate([self._shared, self._shared])
+        return np.array(np.lib.stride_tricks.sliding_window_view(turns, self.size)[self.size : 0 : -1], order="C")
 
     def quadratic(self, root: Array) -> Array:
         """From the Gram of the cumulative sums over two turns; memory O(n^2 + count)."""

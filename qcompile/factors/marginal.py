@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from qcompile.arrays import Array
+from qcompile.arrays import Array, IntArray
 from qcompile.factors.base import OneAttribute
 
 
@@ -29,6 +29,16 @@ class Marginal(OneAttribute):
     def adjoint(self, y: Array) -> Array:
         """The identity."""
         return y
+
+    def lengths(self) -> IntArray:
+        """All 1."""
+        return np.ones(self.size, dtype=np.int64)
+
+    def length_counts(self) -> IntArray:
+        """All n have length 1."""
+        counts = np.zeros(self.size, dtype=np.int64)
+        counts[0] = self.size
+        return counts
 
     def _gram(self) -> Array:
         """I."""

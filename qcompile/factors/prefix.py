@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from qcompile.arrays import Array
+from qcompile.arrays import Array, IntArray
 from qcompile.factors.base import OneAttribute
 
 
@@ -30,7 +30,16 @@ class Prefix(OneAttribute):
         """A cumulative sum from the end."""
         return np.cumsum(y[::-1], axis=0)[::-1]
 
+    def lengths(self) -> IntArray:
+        """1..n."""
+        return np.arange(1, self.size + 1, dtype=np.int64)
+
+    def length_counts(self) -> IntArray:
+        """One of each."""
+        return np.ones(self.size, dtype=np.int64)
+
     def _gram(self) -> Array:
         """``n - max(i, j)``: the thresholds at or above both cells."""
         i = np.arange(self.size, dtype=np.float64)
-        return self.size - np.maximum.outer(i, i)
+        gram = np.maximum.outer(i, i)
+        return np.asarray(np.subtract(self.size, gram, out=gram))

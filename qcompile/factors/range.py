@@ -42,10 +42,30 @@ class Range(OneAttribute):
         np.subtract.at(marks, high + 1, y)
         return np.asarray(np.cumsum(marks, axis=0)[:-1])
 
+    def lengths(self) -> IntArray:
+        """1..n, then 1..n-1, and so on."""
+        return np.concatenate([np.arange(1, n + 1, dtype=np.int64) for n in range(self.size, 0, -1)])
+
+    def length_counts(self) -> IntArray:
+        """``n + 1 - length``."""
+        return np.arange(self.size, 0, -1, dtype=np.int64)
+
+    def gram_times(self, x: Array) -> Array:
+        """From sums over the cells below and above; see `OneAttribute.gram_times`."""
+        below = np.arange(1.0, self.size + 1)
+        above = below[::-1]
+        first, rest = np.cumsum(below * x), np.cumsum((above * x)[::-1])[::-1]
+        return np.asarray(above * (first - below * x) + below * rest)
+
     def _gram(self) -> Array:
         """``(min(i, j) + 1) (n - max(i, j))``: the intervals that hold both cells."""
-        i = np.arange(self.size, dtype=np.float64)
-        return np.asarray((np.minimum.outer(i, i) + 1) * (self.size - np.maximum.outer(i, i)))
+        gram = np.empty((self.size, self.size))
+        below = np.arange(1.0, self.size + 1)
+        above = below[::-1]
+        for i in range(self.size):
+            np.multiply(below[:i], above[i], out=gram[i, :i])
+            np.multiply(below[i], above[i:], out=gram[i, i:])
+        return gram
 
     def quadratic(self, root: Array) -> Array:
         """From the Gram of the cumulative sums, so that memory is O(n^2 + count), whatever the rank."""

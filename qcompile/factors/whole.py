@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from qcompile.arrays import Array
+from qcompile.arrays import Array, IntArray
 from qcompile.factors.base import OneAttribute
 
 
@@ -29,6 +29,16 @@ class Whole(OneAttribute):
     def adjoint(self, y: Array) -> Array:
         """The same number for every value."""
         return np.repeat(y, self.size, axis=0)
+
+    def lengths(self) -> IntArray:
+        """The size."""
+        return np.array([self.size], dtype=np.int64)
+
+    def length_counts(self) -> IntArray:
+        """One of length n."""
+        counts = np.zeros(self.size, dtype=np.int64)
+        counts[-1] = 1
+        return counts
 
     def _gram(self) -> Array:
         """11'."""

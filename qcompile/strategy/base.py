@@ -7,6 +7,7 @@ data as t = V^+ B' y and a query q with variance q' V^+ q; the squared sensitivi
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -68,6 +69,11 @@ class Strategy(abc.ABC):
         Returns:
           Arrays with one axis per block, of length 1 where they do not vary, whose broadcast product is the result.
         """
+
+    def errors(self, blocks: Sequence[Block]) -> tuple[float, float]:
+        """The sum of the variances at unit noise of all queries of a tensor product, and the largest of them."""
+        parts = self.variances(blocks)
+        return math.prod(float(v.sum()) for v in parts), math.prod(float(v.max()) for v in parts)
 
     @property
     @abc.abstractmethod

@@ -2,6 +2,9 @@
 
 Source: Weighted Fourier Factorizations (arXiv 2512.21499). B = sum_k sqrt(h_k) f_k f_k^* is real and symmetric since
 h_k = h_-k. The mechanism's B is the circulant of the doubles in `kernel`, an exact real matrix.
+
+An interval of L of n cells has |f_k^* q|^2 = sin^2(pi k L / n) / (n sin^2(pi k / n)), wherever it starts: so the
+variances of interval queries depend on their lengths alone, and those of all lengths are one Fourier transform.
 """
 
 from __future__ import annotations
@@ -16,12 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from qcompile.arrays import Array, IntArray, cells, require_memory
-from qcompile.factors.base import CHUNK
+from qcompile.factors.base import CHUNK, OneAttribute
 from qcompile.lattice import Group
+from qcompile.projection import is_uniform
 from qcompile.strategy.base import EPS, Block, Strategy, column_bound, exact_dot
 
 ZERO_FREQUENCY = 1e-12
 """Frequencies of B below this share of the largest are not measured."""
+
+SMALLER = "ask for a smaller family, or use bins"
 
 
 class FourierStrategy(Strategy):
@@ -127,16 +133,35 @@ class FourierStrategy(Strategy):
         return float(value.sum())
 
     def variances(self, blocks: Sequence[Block]) -> list[Array]:
-        """Contract 1/h with every block's power spectrum."""
-        value = self._inverse**2
-        order = [a for b in blocks for a in b.axes]
-        value = value.transpose(order)
-        for b in blocks:
-            power = _power(b).reshape(b.count, -1)
-            value = np.moveaxis(
-                np.tensordot(power, value.reshape(power.shape[1], *value.shape[len(b.axes) :]), 1), 0, -1
-            )
+        """Contract 1/h with every block's power spectrum; those of intervals are looked up by length."""
+        require_memory("the variances of a family", math.prod(b.count for b in blocks), SMALLER)
+        value = self._by_length(blocks)
+        for axis, b in enumerate(blocks):
+            factor = _intervals(b)
+            value = value if factor is None else value.take(factor.lengths() - 1, axis)
         return [value]
+
+    def errors(self, blocks: Sequence[Block]) -> tuple[float, float]:
+        """Of intervals, from the number of queries of each length; see `Strategy.errors`."""
+        value = total = self._by_length(blocks)
+        for axis, b in enumerate(blocks):
+            factor = _intervals(b)
+            counts = np.ones(b.count, dtype=np.int64) if factor is None else factor.length_counts()
+            total = np.tensordot(counts, total, axes=(0, 0))
+            value = value.compress(counts > 0, axis)
+        return float(total), float(value.max())
+
+    def _by_length(self, blocks: Sequence[Block]) -> Array:
+        """Variances with one axis per block: its queries, or for intervals the lengths 1..n."""
+        value = (self._inverse**2).transpose([a for b in blocks for a in b.axes])
+        value = value.reshape([cells(b.projection.shape) for b in blocks])
+        for axis, b in enumerate(blocks):
+            if _intervals(b) is not None:
+                value = _interval_variances(value, axis)
+        for axis, b in enumerate(blocks):
+            if _intervals(b) is None:
+                value = _contracted(b, value, axis)
+        return value
 
 
 def _transform_error(n: int) -> float:
@@ -158,14 +183,38 @@ def _largest_prime(n: int) -> int:
     return max(largest, n)
 
 
-def _power(block: Block) -> Array:
-    """|f_k^* q|^2 for each query q of the block, in pieces: shape ``(count, *shape)``."""
-    shape = block.projection.shape
-    result = np.empty((block.count, *shape))
-    require_memory("the spectra of a family", result.size, "use a smaller domain")
-    step = max(1, CHUNK // cells(shape))
-    axes = tuple(range(1, len(shape) + 1))
+def _intervals(block: Block) -> OneAttribute | None:
+    """The block's factor, where its queries are intervals and centring takes nothing but their zero frequency."""
+    factor = block.projection.factor
+    return factor if isinstance(factor, OneAttribute) and is_uniform(block.projection.u[0]) else None
+
+
+def _interval_variances(value: Array, axis: int) -> Array:
+    """``sum_k value_k |f_k^* q|^2`` for centred intervals q of the lengths 1..n, along one axis of size n.
+
+    With 2 sin^2(x) = 1 - cos(2 x) the sum is the difference of a transform's first entry and its L-th one. The terms
+    are positive and of the order of the result for every 1/h that grows with k, so that few digits cancel.
+    """
+    n = value.shape[axis]
+    waves = np.moveaxis(value, axis, -1)
+    weights = np.zeros(n)
+    weights[1:] = 0.5 / (n * np.sin(np.arange(1, n) * np.pi / n) ** 2)
+    transform = np.fft.rfft(waves * weights).real
+    by_length = np.maximum(transform[..., :1] - transform, 0.0)
+    by_length[..., 1:2] = waves[..., 1:].sum(axis=-1, keepdims=True) / n
+    lengths = np.arange(1, n + 1)
+    return np.moveaxis(by_length[..., np.minimum(lengths, n - lengths)], -1, axis)
+
+
+def _contracted(block: Block, value: Array, axis: int) -> Array:
+    """``sum_k value_k |f_k^* q|^2`` for each query q of the block, along one axis: a few queries at a time."""
+    shape, n = block.projection.shape, value.shape[axis]
+    moved = np.moveaxis(value, axis, 0)
+    flat = moved.reshape(n, -1)
+    require_memory("the variances of a family", block.count * flat.shape[1], SMALLER)
+    result = np.empty((block.count, flat.shape[1]))
+    step = max(1, CHUNK // (4 * n))
     for start in range(0, block.count, step):
-        waves = np.fft.fftn(block.projection.matrix[start : start + step], axes=axes)
-        result[start : start + step] = (waves.real**2 + waves.imag**2) / cells(shape)
-    return result
+        waves = np.fft.fftn(block.projection.matrix[start : start + step], axes=range(1, len(shape) + 1))
+        result[start : start + step] = (waves.real**2 + waves.imag**2).reshape(-1, n) @ flat / n
+    return np.moveaxis(result.reshape(-1, *moved.shape[1:]), 0, axis)

@@ -52,6 +52,27 @@ def released(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> pathli
     return folder / "w.release"
 
 
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (["--centring", "optimised"], "weighted centring, no blocks"),
+        (["--blocks", "auto"], "uniform centring, 1 block: total squared error"),
+        (["--centring", "optimised", "--blocks", "yes", "--workers", "1"], "1 block: total squared error"),
+        (["--solver", "conic", "--gap", "1e-4"], ""),
+        (["--solver", "rp+", "--strategy", "age=haar", "--strategy", "job=identity"], ""),
+    ],
+)
+def test_designs(folder: pathlib.Path, capsys: pytest.CaptureFixture[str], options: list[str], found: str) -> None:
+    good(capsys, "compile", "w.q")
+    shown = good(capsys, "compile", "w.q", *options, "-o", "other.plan")[0]
+    assert found in shown
+    changes = json.loads(good(capsys, "diff", "w.plan", "other.plan", "--json")[0])
+    assert changes["same"] is False
+    assert "design" in good(capsys, "inspect", "other.plan")[0]
+    good(capsys, "run", "other.plan", "--data", "data.csv", "--rho", "1", "-o", "w.release")
+    assert good(capsys, "answers", "w.release", "ages")[0]
+
+
 def test_check(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert good(capsys, "check", "w.q") == ("w.q: ok, 30 queries in 2 families over 2 views\n", "")
     assert json.loads(good(capsys, "check", "w.q", "--json")[0]) == []

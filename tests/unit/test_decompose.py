@@ -258,7 +258,7 @@ def grams_by_name(found: Lattice) -> dict[tuple[str, ...], Array]:
 
 def test_sizes_beyond_any_memory_are_refused_before_allocation() -> None:
     a = attribute("income", 10**6)
-    with pytest.raises(SizeError, match=r"prefix\(income\) on 1,000,000 values needs 40\.0 TB.*limit is 8\.6 GB.*bins"):
+    with pytest.raises(SizeError, match=r"prefix\(income\) on 1,000,000 values needs 16\.0 TB.*limit is 8\.6 GB.*bins"):
         lattice([a], (Prefix(a),))
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 
 from qcompile.arrays import Array
 from qcompile.errors import IntegrityError, SizeError
-from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
+from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range, Whole
+from qcompile.factors.base import OneAttribute
 from qcompile.factors.explicit import hash64
 from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Policy
 
@@ -121,6 +122,21 @@ def test_apply_and_adjoint(factor: Factor, batch: tuple[int, ...]) -> None:
 def test_gram(factor: Factor) -> None:
     w = matrix(factor).reshape(factor.count, -1)
     np.testing.assert_allclose(factor.gram(), w.T @ w, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [Marginal, Prefix, Range, Circular, Whole])
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_lengths_of_intervals_and_products_with_their_gram(kind: type[OneAttribute], size: int) -> None:
+    """Every query of one attribute is an interval, perhaps a cyclic one, of as many cells as `lengths` says."""
+    factor = kind(attribute("a", size))
+    w = np.ones((1, size)) if isinstance(factor, Whole) else matrix(factor)
+    edges = np.abs(w - np.roll(w, 1, axis=1)).sum(axis=1)
+    assert (edges <= 2).all()
+    np.testing.assert_array_equal(factor.lengths(), w.sum(axis=1))
+    np.testing.assert_array_equal(factor.length_counts(), np.bincount(factor.lengths(), minlength=size + 1)[1:])
+    np.testing.assert_array_equal(factor.gram(), w.T @ w)
+    assert factor.gram().flags.writeable  # it is centred in place
+    np.testing.assert_allclose(factor.gram_times(numbers(size)), w.T @ (w @ numbers(size)), atol=1e-11)
 
 
 @given(factors)
@@ -283,8 +299,16 @@ def test_impossible_factors_are_refused(make: object) -> None:
 
 @pytest.mark.parametrize("kind", [Marginal, Prefix, Range, Circular])
 def test_a_gram_too_large_is_refused_before_it_is_made(kind: type[Prefix]) -> None:
-    with pytest.raises(SizeError, match=r"40\.0 TB.*limit is 8\.6 GB.*bins"):
+    with pytest.raises(SizeError, match=r"16\.0 TB.*limit is 8\.6 GB.*bins"):
         kind(attribute("a", 10**6)).gram()
+
+
+@pytest.mark.parametrize("kind", [Range, Circular])
+def test_a_query_matrix_too_large_is_refused_before_it_is_made(kind: type[Range]) -> None:
+    with pytest.raises(SizeError, match=r"query matrix of .*limit is 8\.6 GB.*bins"):
+        kind(attribute("a", 5000)).contract([None])
+    with pytest.raises(SizeError, match=r"projection of .*limit is 8\.6 GB.*bins"):
+        kind(attribute("a", 10**5)).contract([np.full(10**5, 1e-5)])
 
 
 def test_a_form_too_large_is_refused_before_it_is_made() -> None:

@@ -213,5 +213,5 @@ def test_five_thousand_million_circular_queries() -> None:
 
 def test_a_million_values_are_refused_before_allocation() -> None:
     income = attribute("income", 10**6)
-    with pytest.raises(SizeError, match=r"prefix\(income\).*40\.0 TB.*limit is 8\.6 GB.*bins"):
+    with pytest.raises(SizeError, match=r"prefix\(income\).*16\.0 TB.*limit is 8\.6 GB.*bins"):
         compile(Workload(Schema((income,)), (Family("p", "p", (Prefix(income),)),)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 
 import hypothesis.strategies as st
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from qcompile.arrays import Array
-from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Prefix, Random, Range
+from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Prefix, Random, Range, base
 from qcompile.projection import Gram, Projection, centre, is_uniform, lift, u_key
 from qcompile.schema import Attribute, IntegerDomain
 
@@ -115,6 +116,53 @@ def test_a_gram_has_a_root_of_full_rank_and_a_spectrum(factor: Factor, seed: int
             f = waves.reshape(gram.cells, gram.cells).T / math.sqrt(gram.cells)  # rows are frequencies
             expected = np.einsum("ki,ij,kj->k", f.conj(), gram.matrix, f).real
             np.testing.assert_allclose(gram.spectrum.ravel(), expected, atol=tolerance)
+
+
+@pytest.mark.parametrize("rows", [1, 2**20])
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("kind", [Marginal, Prefix, Range, Circular])
+def test_symmetries_of_grams_made_in_pieces(
+    kind: type[base.OneAttribute], seed: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same Gram and the same answers, whether rows are taken one by one or all at once."""
+    monkeypatch.setattr(base, "ROWS", rows)
+    n = 7
+    p = Projection(kind(attribute("a", n)), (True,), (weights(n, seed),))
+    gram = p.gram()
+    assert isinstance(gram, Gram)
+    expected = p.matrix.T @ p.matrix
+    np.testing.assert_allclose(gram.matrix, expected, atol=1e-12 * gram.trace)
+    np.testing.assert_array_equal(gram.matrix, gram.matrix.T)
+    waves = np.fft.fft(np.eye(n)) / math.sqrt(n)
+    spectrum = np.einsum("ki,ij,kj->k", waves.conj(), expected, waves).real
+    np.testing.assert_allclose(gram.spectrum, spectrum, atol=1e-12 * gram.trace)
+    assert gram.is_circulant == (seed == 0 and kind in (Marginal, Circular))
+    assert gram.is_exchangeable == (seed == 0 and kind is Marginal)
+
+
+@pytest.mark.parametrize("row", [0, 3, 6])
+def test_one_entry_spoils_a_symmetry(row: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "ROWS", 14)  # pieces of two rows, the last one shorter
+    matrix = np.eye(7) - 1 / 7
+    assert Gram(("x",), (7,), matrix=matrix).is_circulant
+    assert Gram(("x",), (7,), matrix=matrix).is_exchangeable
+    matrix[row, 5] += 1e-6
+    assert not Gram(("x",), (7,), matrix=matrix).is_circulant
+    assert not Gram(("x",), (7,), matrix=matrix).is_exchangeable
+
+
+def test_a_long_gram_takes_one_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making, centring and examining it: little more memory at once than the matrix itself."""
+    monkeypatch.setattr(base, "ROWS", 2**14)
+    n = 1000
+    for kind in (Prefix, Range, Circular):
+        tracemalloc.start()
+        gram = Projection(kind(attribute("a", n)), (True,), (weights(n, 0),)).gram()
+        assert isinstance(gram, Gram)
+        _ = gram.is_circulant, gram.is_exchangeable, gram.spectrum
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 1.2 * 8 * n**2
 
 
 @pytest.mark.parametrize("kind", [Marginal, Prefix, Range, Circular])

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from qcompile.arrays import Array
-from qcompile.factors import Affine, Factor, Marginal, Matrix, Prefix, Range
+from qcompile.errors import SizeError
+from qcompile.factors import Affine, Circular, Factor, Marginal, Matrix, Prefix, Random, Range
+from qcompile.factors.base import OneAttribute
 from qcompile.lattice import Group, Problem, Term
 from qcompile.projection import Gram, Projection
 from qcompile.schema import Attribute, IntegerDomain
@@ -183,6 +185,78 @@ def test_variances_and_traces(name: str, case: int) -> None:
         found = found * part
     np.testing.assert_allclose(found, expected, atol=1e-8 * max(1.0, float(expected.max())))
     assert strategy.trace(groups) == pytest.approx(float(expected.sum()), rel=1e-7)
+
+
+INTERVALS: tuple[type[OneAttribute], ...] = (Marginal, Prefix, Range, Circular)
+
+
+@pytest.mark.parametrize("size", [2, 5, 8])
+@pytest.mark.parametrize("kind", INTERVALS)
+@pytest.mark.parametrize("power", [-2, 0, 2])
+def test_fourier_variances_of_intervals(kind: type[OneAttribute], size: int, power: int) -> None:
+    """By length, against the queries written out; the sum and the largest too. Both rising and falling spectra."""
+    frequencies = np.arange(size)
+    h = np.maximum(np.minimum(frequencies, size - frequencies), 1.0) ** power
+    h[0] = 0.0
+    strategy = FourierStrategy(np.fft.ifft(np.sqrt(h)).real)
+    (a,) = attributes((size,))
+    projection = Projection(kind(a), (True,), uniform((size,)))
+    b = written_out(strategy)
+    covariance = np.linalg.pinv(b.T @ b, rcond=1e-10, hermitian=True)
+    expected = np.einsum("qi,ij,qj->q", projection.matrix, covariance, projection.matrix)
+    (found,) = strategy.variances([Block(projection, [0])])
+    np.testing.assert_allclose(found, expected, atol=1e-11 * expected.max())
+    total, largest = strategy.errors([Block(projection, [0])])
+    assert total == pytest.approx(expected.sum(), rel=1e-10)
+    assert largest == pytest.approx(expected.max(), rel=1e-10)
+
+
+@pytest.mark.parametrize("kinds", list(itertools.product(INTERVALS, repeat=2)))
+def test_fourier_errors_of_products_of_intervals(kinds: tuple[type[OneAttribute], ...]) -> None:
+    strategy = STRATEGIES["Fourier, two axes"]
+    a = attributes(strategy.shape)
+    for axes in ((0, 1), (1, 0)):
+        projections = [Projection(k(a[i]), (True,), uniform((a[i].size,))) for k, i in zip(kinds, axes, strict=True)]
+        blocks = [Block(p, [i]) for p, i in zip(projections, axes, strict=True)]
+        (found,) = strategy.variances(blocks)
+        q = np.einsum("ai,bj->abij" if axes == (0, 1) else "aj,bi->abij", *(p.matrix for p in projections))
+        expected = (strategy.represent(np.moveaxis(q, (0, 1), (2, 3))) ** 2).sum(axis=0)
+        np.testing.assert_allclose(found, expected, atol=1e-11 * expected.max())
+        assert strategy.errors(blocks) == pytest.approx((expected.sum(), expected.max()), rel=1e-10)
+
+
+def test_fourier_variances_where_centring_is_not_uniform_or_queries_are_not_intervals() -> None:
+    """Beside an interval on the other axis; a few queries at a time."""
+    strategy = STRATEGIES["Fourier, two axes"]
+    a = attributes(strategy.shape)
+    u = np.array([0.5, 0.25, 0.25])
+    for factor, weights in (
+        (Range(a[0]), u),
+        (Random(a[:1], 0.5, 9, 3), u),
+        (Random(a[:1], 0.5, 9, 3), np.ones(3) / 3),
+    ):
+        projections = [Projection(factor, (True,), (weights,)), Projection(Circular(a[1]), (True,), uniform((4,)))]
+        blocks = [Block(p, [i]) for i, p in enumerate(projections)]
+        q = np.einsum("ai,bj->ijab", *(p.matrix for p in projections))
+        expected = (strategy.represent(q) ** 2).sum(axis=0)
+        np.testing.assert_allclose(strategy.variances(blocks)[0], expected, atol=1e-11 * expected.max())
+        assert strategy.errors(blocks) == pytest.approx((expected.sum(), expected.max()), rel=1e-10)
+
+
+def test_fourier_variances_too_large_are_refused_before_they_are_made() -> None:
+    n = 40_000
+    frequencies = np.minimum(np.arange(n), n - np.arange(n)).astype(np.float64)
+    strategy = FourierStrategy(np.fft.ifft(np.sqrt(frequencies)).real)
+    (a,) = attributes((n,))
+    block = Block(Projection(Circular(a), (True,), uniform((n,))), [0])
+    with pytest.raises(SizeError, match=r"variances of a family needs 12\.8 GB.*limit.*smaller family"):
+        strategy.variances([block])
+    # Their sum and maximum need no such table: sin^2(pi k L / n) summed over the lengths is n / 2.
+    wave = 2 * np.sin(np.pi * np.arange(1, n) / n) ** 2
+    expected = n * (1 / (wave * strategy.eigenvalues[1:] ** 2)).sum()
+    total, largest = strategy.errors([block])
+    assert total == pytest.approx(expected, rel=1e-10)
+    assert total / n**2 < largest < 2 * total / n**2
 
 
 def test_components_are_the_finest_common_blocks() -> None:

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from qcompile.arrays import Array
-from qcompile.centring import free_roles, optimised_centring
+from qcompile.centring import free_roles, optimised_centrings
 from qcompile.compiler import compile
 from qcompile.decompose import decompose
 from qcompile.factors import Abs, Affine, Circular, Marginal, Matrix, Prefix, Range
 from qcompile.solvers.choose import solve
+from qcompile.solvers.envelope import envelope
 from qcompile.total import Total
 from qcompile.workload import Workload
 from tests.conformance.helpers import family, integer, integers, some_weights, workload
@@ -70,7 +71,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
 def test_symmetric_attributes_stay_uniform() -> None:
     made = workload([A, B, C], family(Marginal(A), Circular(B), Marginal(C), choose=(1, 3), name="all"))
     assert free_roles(made) == []
-    assert optimised_centring(made) == {}
+    assert optimised_centrings(made) == []
 
 
 def test_attributes_share_weights_only_where_size_and_factors_agree() -> None:
@@ -97,7 +98,8 @@ def test_the_weights_of_a_product_have_a_closed_form() -> None:
     block = compile(workload([x], family(Prefix(x), name="f")), blocks=[["f"]], gap=1e-9)
     (b,) = block.strategies[0].factors([0])
     expected = np.linalg.solve(b.T @ b, np.ones(12))
-    u = optimised_centring(workload([x, y], family(Prefix(x), Prefix(y))))["x"]
+    (found,) = optimised_centrings(workload([x, y], family(Prefix(x), Prefix(y))))
+    u = found["x"]
     np.testing.assert_allclose(u, expected / expected.sum(), atol=2e-3)
     assert min(u[0], u[-1]) > 1.8 * u[5]
 
@@ -106,3 +108,25 @@ def test_a_light_axis_of_matrix_queries_is_optimised_too() -> None:
     skewed = Matrix([A], np.array([[1.0, 0, 0, 0], [1, 1, 1, 5]]))
     made = workload([A, B], family(skewed, Prefix(B)))
     assert compile(made, centring="optimised", gap=1e-7).sse() < 0.999 * compile(made, gap=1e-7).sse()
+
+
+def test_attributes_of_large_sums_stay_uniform_in_the_first_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, z = integer("x", 6), integer("y", 6), integer("z", 6)
+    made = workload([x, y, z], family(Prefix(x), Prefix(y)), family(Abs([x, y], [1, -1])), family(Prefix(z), Prefix(x)))
+    assert len(optimised_centrings(made)) == 1
+    monkeypatch.setattr("qcompile.total.DENSE_CELLS", 20)
+    certain, bold = optimised_centrings(made)
+    assert set(certain) == {"z"}
+    assert set(bold) == {"x", "y", "z"}
+    plain = compile(made)
+    assert compile(made, centring=certain).sse() < plain.sse()
+    assert compile(made, centring="optimised").sse() <= compile(made, centring=certain).sse() * (1 + 1e-9)
+    monkeypatch.setattr("qcompile.centring.TRUSTED_CELLS", 30)
+    assert len(optimised_centrings(made)) == 1
+
+
+def test_a_single_query_is_solved_where_a_search_would_not_leave_the_wrong_cell() -> None:
+    root = np.array([[0.3, -0.7]])
+    found = envelope(root, (2,), np.array([1.0, 0.0]), 1e-9)
+    assert found.loss == pytest.approx(0.49)
+    np.testing.assert_array_equal(found.mu, [0, 1])

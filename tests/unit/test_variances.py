@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from qcompile import variances
+from qcompile.arrays import Array
 from qcompile.compiler import compile
 from qcompile.errors import SizeError
 from qcompile.factors import Affine, Circular, Factor, Marginal, Prefix, Range
 from qcompile.plan import Plan
+from qcompile.projection import Projection
 from qcompile.schema import Attribute, IntegerDomain, Schema
-from qcompile.variances import family_errors, node_parts, product_errors, product_variances
+from qcompile.variances import (
+    constant_errors,
+    constant_variances,
+    family_errors,
+    node_parts,
+    product_errors,
+    product_variances,
+)
 from qcompile.workload import Family, Product, Workload
 
 
@@ -57,6 +67,36 @@ def test_bounds_of_large_products(factors: tuple[Factor, ...], solver: str, monk
     assert bounded.total == pytest.approx(exact.total, rel=1e-9)
     assert exact.largest <= bounded.largest * (1 + 1e-12)
     assert bounded.largest < 20 * exact.largest
+
+
+def test_errors_of_many_queries_need_no_table_of_them() -> None:
+    """4 million arcs and 2 million ranges of 2,000 values, against the sums known in closed form."""
+    n = 2000
+    long = attribute("long", n)
+    for factor in (Circular(long), Range(long)):
+        made = Workload(Schema((long,)), (Family("f", "f", (factor,)),))
+        plan = compile(made, solver="wff")
+        args = (plan.closure, plan.strategies, plan.unit_sigma_squared, Product((factor,)))
+        tracemalloc.start()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(variances, "LARGEST_TABLE", 0)
+            found = product_errors(*args)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 2**20  # a table of the queries would take 16 or 32 MB
+        assert found.total == pytest.approx(plan.sse(), rel=1e-9)
+        exact = product_errors(*args)
+        assert exact.total == pytest.approx(found.total, rel=1e-10)
+        assert exact.largest <= found.largest < 2 * exact.largest
+
+
+@pytest.mark.parametrize("kind", [Marginal, Prefix, Range, Circular])
+@pytest.mark.parametrize("u", [np.full(5, 0.2), np.array([0.4, 0.1, 0.0, 0.2, 0.3])], ids=["uniform", "weighted"])
+def test_fully_contracted_queries(kind: type[Prefix], u: Array) -> None:
+    projection = Projection(kind(attribute("a", 5)), (False,), (u,))
+    expected = (projection.factor.contract([None]) @ u) ** 2
+    np.testing.assert_allclose(constant_variances(projection), expected, atol=1e-15)
+    assert constant_errors(projection) == pytest.approx((expected.sum(), expected.max()), rel=1e-12)
 
 
 def test_products_with_the_same_numbers_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
