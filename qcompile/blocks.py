@@ -19,7 +19,6 @@ from qcompile.arrays import Array, cells
 from qcompile.decompose import decompose
 from qcompile.errors import SizeError
 from qcompile.lattice import Problem
-from qcompile.projection import Gram
 from qcompile.solvers.choose import solve
 from qcompile.solvers.kronecker import factored
 from qcompile.solvers.solution import Solution
@@ -158,14 +157,10 @@ def work_of(problem: Problem) -> float:
     """Multiplications of one iteration: rank^2 cells of the dearest Kronecker factor, bounds of ranks where unknown."""
     found = factored(problem)
     if found is None:
-        rank = sum(math.prod(_rank(g.gram) for g in t.groups) for t in problem.terms)
+        rank = sum(math.prod(g.gram.rank_bound for g in t.groups) for t in problem.terms)
         return float(min(rank, problem.cells) ** 2 * problem.cells)
     rest = work_of(found.rest) if found.rest is not None else 0.0
-    return max(rest, *(float(_rank(g.gram) ** 2 * g.gram.cells) for g in found.groups))
-
-
-def _rank(gram: Gram) -> int:
-    return gram.cells if gram.rows is None else min(gram.rows.shape[0], gram.cells)
+    return max(rest, *(float(g.gram.rank_bound**2 * g.gram.cells) for g in found.groups))
 
 
 def _names(family: Family) -> frozenset[str]:

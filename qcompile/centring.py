@@ -50,9 +50,10 @@ def optimised_centrings(
     if not roles:
         return []
     total = Total(workload, roles, blocks)
-    if not total.bounded:
+    if total.bounded_cells == 0:
         return [_named(roles, _minimise(total, progress))]
     found = []
+    # Roles without a large sum or a node left out: what is searched there is the plan's own error.
     certain = [names for names in roles if not total.bounded & set(names)]
     if certain:
         found.append(_named(certain, _minimise(Total(workload, certain, blocks), progress)))

@@ -10,7 +10,7 @@ from qcompile import grammar
 from qcompile.arrays import Array
 from qcompile.decompose import checked_blocks, decompose
 from qcompile.design import Design, designs
-from qcompile.errors import OptionError, did_you_mean
+from qcompile.errors import OptionError, SizeError, did_you_mean
 from qcompile.lattice import Lattice, Problem
 from qcompile.plan import Options, Plan
 from qcompile.plus import AttributeStrategy, attribute_strategies, solve_with_strategies
@@ -90,7 +90,13 @@ def solve(state: Compilation) -> Compilation:
         closure = decompose(state.workload, d.centring, d.blocks, labels)
         if not closure.classes:
             raise OptionError("every query of the workload is 0 whatever the data, so there is nothing to measure")
-        plan = Plan(state.workload, closure, _solutions(state, closure, strategies, cache), options)
+        try:
+            solutions = _solutions(state, closure, strategies, cache)
+        except SizeError:
+            if best is None:
+                raise
+            continue  # what the plain design takes in its stride may be too large without its symmetry
+        plan = Plan(state.workload, closure, solutions, options)
         plan = plan if best is None else replace(plan, plain_sse=best.plain_sse or best.sse())
         best = plan if best is None or plan.sse() < best.sse() * BETTER else replace(best, plain_sse=plan.plain_sse)
     return replace(state, plan=best)

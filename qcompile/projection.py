@@ -225,6 +225,11 @@ class Gram:
         """Number of linearly independent projected queries."""
         return int(self.root.shape[0])
 
+    @property
+    def rank_bound(self) -> int:
+        """An upper bound of `rank` that needs no decomposition."""
+        return self.cells if self._rows is None else min(self._rows.shape[0], self.cells)
+
     def apply(self, x: Array, axes: Sequence[int]) -> Array:
         """Multiply the Gram into the given axes of ``x``, which have the group's shape."""
         if len(axes) == 1:

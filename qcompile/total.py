@@ -27,6 +27,9 @@ from qcompile.workload import Workload
 DENSE_CELLS = 600
 """Cells up to which a sum of several terms is solved as a whole; beyond, only its lower bound would be quick."""
 
+SMALLEST = 1e-300
+"""Keeps the logarithm finite where weights leave nothing to measure."""
+
 WORK = 5e8
 """Multiplications of one step on a group of axes, rank^2 cells; nodes with dearer groups are left out."""
 
@@ -50,7 +53,7 @@ class Total:
 
     Attributes:
       sizes: length of each free weight vector.
-      bounded: names of the attributes of nodes that enter by their lower bound only.
+      bounded: names of the attributes of nodes that enter by their lower bound only, or not at all.
       bounded_cells: cells of the largest such node; 0 where there is none.
     """
 
@@ -61,12 +64,12 @@ class Total:
         self._role = {workload.schema.positions[n]: r for r, names in enumerate(roles) for n in names}
         self.sizes = [workload.schema[names[0]].size for names in roles]
         # Weights in general position, one vector per role: nodes then share a class only if they do for all weights.
-        self._splitter, self._classes = _structure(
-            workload, self._weights([_generic(n, r) for r, n in enumerate(self.sizes)]), blocks
-        )
+        weights = self._weights([_generic(n, r) for r, n in enumerate(self.sizes)])
+        self._splitter, classes = _structure(workload, weights, blocks)
+        self._classes = [c for c in classes if _affordable(c, self._splitter)]
         self._starts: dict[object, Array] = {}
         self._constant: dict[int, Envelope] = {}
-        bounded = [c for c in self._classes if cells(c.shape) > DENSE_CELLS and not _by_terms(c, self._splitter)]
+        bounded = [c for c in classes if c not in self._classes or not _known(c, self._splitter)]
         self.bounded = {workload.schema.names[i] for c in bounded for i in c.attributes}
         self.bounded_cells = max((cells(c.shape) for c in bounded), default=0)
 
@@ -101,7 +104,7 @@ def _structure(
         first.setdefault(int(lattice.class_of[position]), position)
     classes = []
     for c, position in first.items():
-        if c >= 0 and all(_work(g.gram) <= WORK for t in lattice.classes[c].terms for g in t.groups):
+        if c >= 0:
             node = lattice.nodes[position]
             place = {attribute: i for i, attribute in enumerate(node)}
             terms = tuple(
@@ -112,10 +115,14 @@ def _structure(
     return splitter, classes
 
 
-def _by_terms(c: _Class, splitter: Splitter) -> bool:
-    """Whether the terms' own optima give a class's loss exactly."""
+def _affordable(c: _Class, splitter: Splitter) -> bool:
+    return all(_work(splitter.grams[g]) <= WORK for groups, _ in c.terms for g, _ in groups)
+
+
+def _known(c: _Class, splitter: Splitter) -> bool:
+    """Whether a class's loss is found exactly: it is small, or its terms' own optima say it all."""
     terms = tuple(Term(tuple(Group(axes, splitter.grams[g]) for g, axes in groups), 1.0, 1.0) for groups, _ in c.terms)
-    return not c.shape or _is_product(Problem(c.shape, terms, False))
+    return cells(c.shape) <= DENSE_CELLS or _is_product(Problem(c.shape, terms, False))
 
 
 def _is_product(problem: Problem) -> bool:
@@ -125,8 +132,8 @@ def _is_product(problem: Problem) -> bool:
 
 
 def _work(gram: Gram) -> float:
-    rank = gram.cells if gram.rows is None else min(gram.rows.shape[0], gram.cells)
-    return float(rank**2 * gram.cells)
+    """Multiplications of one iteration on a group alone."""
+    return float(gram.rank_bound**2 * gram.cells)
 
 
 @dataclass
@@ -145,12 +152,11 @@ class _At:
         self.projections = [self._here(p) for p in self.splitter.projections]
         self.contracted = [self._here(p) for p in self.splitter.contracted]
         self.orders = [p.kept_order for p in self.splitter.projections]
-        self.grams = [
-            _gram(i, p, order) for i, (p, order) in enumerate(zip(self.projections, self.orders, strict=True))
-        ]
+        used = sorted({g for c in self.classes for groups, _ in c.terms for g, _ in groups})
+        self.grams = {g: _gram(g, self.projections[g], self.orders[g]) for g in used}
         self.scalars = [float(v) if isinstance(v, float) else 0.0 for v in (p.gram() for p in self.contracted)]
         self.solved: dict[int, Envelope] = {}
-        self.loss_slopes = np.zeros(len(self.grams))
+        self.loss_slopes = np.zeros(len(self.projections))
         self.gram_slopes: dict[int, Array] = {}
         self.scalar_slopes = np.zeros(len(self.scalars))
 
@@ -164,10 +170,10 @@ class _At:
         total = sum(c.members * math.sqrt(loss) for c, (loss, _) in zip(self.classes, parts, strict=True))
         for c, (loss, back) in zip(self.classes, parts, strict=True):
             if loss > 0:  # where these very weights leave nothing to measure the root has a kink, no slope
-                back(c.members / (2 * math.sqrt(loss) * total))
+                back(c.members / (2 * math.sqrt(loss) * (total + SMALLEST)))
         self._grams_back()
         self._scalars_back()
-        return math.log(total), self.slopes
+        return math.log(total + SMALLEST), self.slopes
 
     def _class(self, c: _Class) -> tuple[float, Callable[[float], None]]:
         """A class's loss, and how its slope is passed on."""
@@ -251,7 +257,8 @@ class _At:
 
     def _grams_back(self) -> None:
         """From Grams to the weights of the axes that were contracted on the way to them."""
-        for g, p in enumerate(self.projections):
+        for g in self.grams:
+            p = self.projections[g]
             if all(p.kept):
                 continue
             slope = self.gram_slopes.get(g, 0.0)
