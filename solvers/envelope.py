@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from qcompile.arrays import Array
-from qcompile.solvers.certificate import Best, Point, Problem, RootBlock, evaluate
+from qcompile.solvers.certificate import Best, Point, Problem, RootBlock, evaluate, restricted
 from qcompile.solvers.fixed_point import fixed_point
 from qcompile.solvers.interior_point import interior_point, work
 
@@ -28,6 +28,9 @@ ITERATIONS = 80
 
 HESSIAN_WORK = 1e9
 """Multiplications of a Hessian up to which it does."""
+
+ROUNDS, FULL_ITERATIONS, ACTIVE = 6, 8, 1e-3
+"""Of problems where few cells carry weight: rounds, iterations on all cells in each, and the least share to count."""
 
 SPREAD = 0.1
 """Share of a warm start's weight that is spread evenly where many cells are slack: what is 0 comes back slowly."""
@@ -94,14 +97,34 @@ def envelope(root: Array, shape: Sequence[int], start: Array | None, gap: float)
     posed = Problem((RootBlock(root, np.arange(n)),), np.ones(n))
     if len(root) == 1:  # a single query: all weight on its largest entries
         return Envelope(tuple(shape), root, evaluate(posed, _largest(root[0])))
-    point = evaluate(posed, _start(start, n, slack=2 * len(root) < n))
+    slack = 2 * len(root) < n
+    point = evaluate(posed, _start(start, n, slack))
     best = Best(point)
-    fixed_point(posed, point, best, gap, ITERATIONS)
+    if slack:
+        _few_cells(posed, point, best, gap)
+    else:
+        fixed_point(posed, point, best, gap, ITERATIONS)
     if best.gap > gap and work(posed) <= HESSIAN_WORK:
         cold = evaluate(posed, posed.uniform())
         interior_point(posed, cold, best, gap)
         fixed_point(posed, cold, best, gap, ITERATIONS)
     return Envelope(tuple(shape), root, best.point)
+
+
+def _few_cells(posed: Problem, point: Point, best: Best, gap: float) -> None:
+    """Most cells of a problem of low rank carry no weight: a few iterations find the others, the next are on those."""
+    for _ in range(ROUNDS):
+        point = fixed_point(posed, point, best, gap, FULL_ITERATIONS)
+        if best.gap <= gap:
+            break
+        active = np.flatnonzero(point.mu > ACTIVE * point.mu.max())
+        part = restricted(posed, active)
+        inner = evaluate(part, point.mu[active] / point.mu[active].sum())
+        inner = fixed_point(part, inner, Best(inner), gap / 2, ITERATIONS)
+        mu = point.mu.copy()
+        mu[active] = inner.mu * point.mu[active].sum()
+        point = evaluate(posed, mu)
+        best.add(point)
 
 
 def _largest(query: Array) -> Array:
