@@ -8,12 +8,13 @@ from pathlib import Path
 
 from qcompile import grammar
 from qcompile.arrays import Array
-from qcompile.decompose import checked_blocks, decompose
+from qcompile.decompose import centring_weights, checked_blocks, decompose
 from qcompile.design import Design, designs
 from qcompile.errors import OptionError, SizeError, did_you_mean
 from qcompile.lattice import Lattice, Problem
 from qcompile.plan import Options, Plan
 from qcompile.plus import AttributeStrategy, attribute_strategies, solve_with_strategies
+from qcompile.projection import is_uniform
 from qcompile.solvers.choose import SOLVERS
 from qcompile.solvers.choose import solve as solve_classes
 from qcompile.solvers.solution import Solution
@@ -72,7 +73,9 @@ def design(state: Compilation) -> Compilation:
     """Workload to the designs that will be compared, the plain one first."""
     assert state.workload is not None
     o = state.options
-    plain = Design(state.given.centring, checked_blocks(state.workload, state.given.blocks))
+    weights = centring_weights(state.workload.schema, state.given.centring)
+    centring = {name: u for name, u in zip(state.workload.schema.names, weights, strict=True) if not is_uniform(u)}
+    plain = Design(centring, checked_blocks(state.workload, state.given.blocks))
     search = o.blocks if o.blocks in ("auto", "yes") else "no"
     found = designs(state.workload, plain, optimise=o.centring == "optimised", search=search, progress=state.progress)
     return replace(state, designs=tuple(found))
@@ -157,33 +160,68 @@ def compile(
       OptionError: an option has a value it cannot take.
       SizeError: the problem does not fit in memory.
     """
-    if strategies is not None and solver != "rp+":
-        raise OptionError(f"strategies are for solver='rp+', not {solver!r}; leave them out, or choose it")
     options = Options(
         solver=_one_of("solver", solver, (*SOLVERS, "rp+")),
-        gap=gap,
+        gap=_gap(gap),
         centring=_one_of("centring", centring, CENTRINGS) if isinstance(centring, str) else "given",
         blocks=_block_search(blocks),
         neighbours=_one_of("neighbours", neighbours, NEIGHBOURS),
-        contributions=_rows("contributions", contributions),
+        contributions=_at_least_one("contributions", contributions, "rows"),
     )
-    given = Design(
-        {} if isinstance(centring, str) else centring,
-        () if isinstance(blocks, bool | str) else tuple(tuple(names) for names in blocks),
-    )
-    state = Compilation(workload, options, given, strategies or {}, workers, progress)
+    _check_combination(options, strategies)
+    given = Design(_weights(centring), _given_blocks(blocks))
+    threads = None if workers is None else _at_least_one("workers", workers, "threads")
+    state = Compilation(workload, options, given, strategies or {}, threads, progress)
     for step in PASSES:
         state = step(state)
     assert state.plan is not None
     return state.plan
 
 
+FIXED_BASES = ("rp", "rp+", "wff")
+"""Solvers whose strategies span centred queries only; two of them need uniform centring."""
+
+
+def _check_combination(o: Options, strategies: Mapping[str, str | Path | Array] | None) -> None:
+    if strategies is not None and o.solver != "rp+":
+        raise OptionError(f"strategies are for solver='rp+', not {o.solver!r}; leave them out, or choose it")
+    if strategies is not None and not isinstance(strategies, Mapping):
+        raise OptionError(f"strategies must map attribute names to strategies, got {strategies!r}")
+    if o.solver in FIXED_BASES and o.blocks != "no":
+        raise OptionError(f"solver={o.solver!r} cannot measure unsplit blocks; use solver='auto', or leave blocks out")
+    if o.solver in ("rp", "wff") and o.centring == "optimised":
+        raise OptionError(f"solver={o.solver!r} needs uniform centring; use solver='auto' with centring='optimised'")
+
+
 def _block_search(blocks: Blocks) -> str:
-    if not isinstance(blocks, bool | str):
-        return "given"
-    if blocks not in BLOCKS:
+    if isinstance(blocks, bool) or blocks == "auto":
+        return BLOCKS[blocks]
+    if isinstance(blocks, str) or not isinstance(blocks, Sequence):
         raise OptionError(f"blocks must be True, False, 'auto' or lists of family names, got {blocks!r}")
-    return BLOCKS[blocks]
+    return "given"
+
+
+def _given_blocks(blocks: Blocks) -> tuple[tuple[str, ...], ...]:
+    if isinstance(blocks, bool | str):
+        return ()
+    for names in blocks:
+        if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
+            raise OptionError(f"a block is a list of family names, and blocks are lists like [['ages']]; got {names!r}")
+    return tuple(tuple(names) for names in blocks)
+
+
+def _weights(centring: str | Mapping[str, Array]) -> Mapping[str, Array]:
+    if isinstance(centring, str):
+        return {}
+    if not isinstance(centring, Mapping):
+        raise OptionError(f"centring must be 'uniform', 'optimised' or weights per attribute name, got {centring!r}")
+    return centring
+
+
+def _gap(value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise OptionError(f"gap must be between 0 and 1 (1e-3 means 0.1 %), got {value!r}")
+    return float(value)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -192,7 +230,7 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _rows(name: str, value: int) -> int:
+def _at_least_one(name: str, value: int, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise OptionError(f"{name} must be a whole number of rows, at least 1, got {value!r}")
+        raise OptionError(f"{name} must be a whole number of {what}, at least 1, got {value!r}")
     return value

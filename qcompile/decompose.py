@@ -24,6 +24,9 @@ from qcompile.schema import Schema
 from qcompile.split import GroupKey, Splitter, Sums, sort_within
 from qcompile.workload import Workload
 
+LARGEST_WEIGHTS = 1e3
+"""Sum of the absolute centring weights of an attribute beyond which too many digits cancel."""
+
 MAX_ORDERS = 720
 """Axis orders tried to recognise equal nodes; beyond it equal nodes may be solved twice, never wrongly."""
 
@@ -139,9 +142,16 @@ def centring_weights(schema: Schema, given: Mapping[str, Array]) -> tuple[Array,
 def _weights(name: str, size: int, given: Array | None) -> Array:
     if given is None:
         return np.full(size, 1.0 / size)
-    u = np.array(given, dtype=np.float64)
+    try:
+        u = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise OptionError(f"the centring weights of {name!r} must be {size} numbers, got {given!r}") from None
     if u.shape != (size,) or not np.isfinite(u).all() or not abs(u.sum() - 1) <= 1e-9:
         raise OptionError(f"the centring weights of {name!r} must be {size} finite numbers that sum to 1")
+    if not np.abs(u).sum() <= LARGEST_WEIGHTS:
+        raise OptionError(
+            f"the centring weights of {name!r} are so large that digits are lost; keep them near 1/{size}"
+        )
     # Scaled once: weights that come back from a file must keep their bits.
     return u if abs(u.sum() - 1) <= size * np.finfo(float).eps else np.asarray(u / u.sum())
 

@@ -39,7 +39,7 @@ def _head(plan: Plan) -> list[str]:
         f"  design       {design_text(plan)}",
         f"  privacy      neighbouring tables differ in {unit} added or removed",
         f"  error        rmse {number(plan.rmse())} at privacy cost 1 (rho 1/2); it scales as 1/sqrt(cost)",
-        f"  certificate  {_certificate(plan)}",
+        f"  certificate  {certificate_text(plan)}",
         f"  unrestricted {_unrestricted(plan)}",
     ]
 
@@ -222,7 +222,8 @@ def gap_text(gap: float) -> str:
     return "<1e-5 %" if gap < 1e-7 else f"{100 * gap:.2g} %"
 
 
-def _certificate(plan: Plan) -> str:
+def certificate_text(plan: Plan) -> str:
+    """How far the plan is from the best of its kind, and what kind that is."""
     unproven = sum(not math.isfinite(s.gap) for s in plan.solutions)
     if unproven:
         return f"none: no lower bound is known for {unproven} of {len(plan.solutions)} problems"

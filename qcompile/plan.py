@@ -164,7 +164,7 @@ class Plan:
         """Certified relative gap of the total squared error: ``(sum sqrt(loss) / sum sqrt(bound))^2 - 1``."""
         members = self.closure.members
         bounds = root_total(np.array([s.bound for s in self.solutions]), members)
-        return max(0.0, (root_total(self.losses, members) / bounds) ** 2 - 1) if bounds > 0 else 0.0
+        return max(0.0, (root_total(self.losses, members) / bounds) ** 2 - 1) if bounds > 0 else math.inf
 
     @cached_property
     def unit_sigma_squared(self) -> Array:

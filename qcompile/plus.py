@@ -48,12 +48,19 @@ def attribute_strategies(schema: Schema, given: Mapping[str, str | Path | Array]
 def _strategy(name: str, size: int, value: str | Path | Array) -> AttributeStrategy:
     if isinstance(value, str) and value in STRATEGIES:
         return AttributeStrategy(value, named_strategy(value, size))
-    matrix = _matrix(name, value) if isinstance(value, str | Path) else np.asarray(value, dtype=np.float64)
+    matrix = _matrix(name, value) if isinstance(value, str | Path) else _given(name, value)
     if matrix.ndim != 2 or matrix.shape[1] != size or not np.isfinite(matrix).all():
         raise OptionError(
             f"the strategy of {name!r} must be a matrix of finite numbers with {size} columns, got shape {matrix.shape}"
         )
     return AttributeStrategy(f"matrix {digest(matrix)[:12]}", matrix)
+
+
+def _given(name: str, value: Array) -> Array:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise OptionError(f"the strategy of {name!r} must be a matrix of numbers, got {value!r}") from None
 
 
 def _matrix(name: str, path: str | Path) -> Array:
@@ -88,5 +95,9 @@ def solve_with_strategies(lattice: Lattice, strategies: Mapping[str, AttributeSt
         axes = [node[i] for i in lattice.orders[first[c]]]
         chosen = [strategies[lattice.schema.attributes[i].name] for i in axes]
         u = [lattice.centring[i] for i in axes]
-        solutions.append(solve_plus(problem, [s.matrix for s in chosen], u, [s.label for s in chosen]))
+        try:
+            solutions.append(solve_plus(problem, [s.matrix for s in chosen], u, [s.label for s in chosen]))
+        except OptionError as e:
+            names = ", ".join(lattice.schema.attributes[i].name for i in axes)
+            raise OptionError(f"on the node of {names} (its axes, in this order): {e}") from e
     return tuple(solutions)

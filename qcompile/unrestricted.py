@@ -16,6 +16,7 @@ import numpy as np
 
 from qcompile.arrays import Array, cells, outer
 from qcompile.decompose import decompose
+from qcompile.errors import InternalError
 from qcompile.lattice import Problem
 from qcompile.separable import separable_bound, too_large
 from qcompile.solvers import certificate
@@ -125,6 +126,8 @@ def _unsplit(workload: Workload, limit: int) -> Unrestricted:
     best = _search(workload, None if found is None else found.mu)
     bound = max(best.bound * (1 - ROUNDING), 0.0 if found is None else found.bound)
     gap = best.point.loss / bound - 1
+    if gap < -1e-9:
+        raise InternalError(f"a lower bound of {bound!r} was derived, but an error of {best.point.loss!r} is attained")
     return Unrestricted(bound, "optimum over the whole domain" if gap <= CLOSE else "dual bound over the whole domain")
 
 

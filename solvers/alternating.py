@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from qcompile.arrays import Array
+from qcompile.arrays import Array, digest
 from qcompile.lattice import Group, Problem, Term
 from qcompile.projection import Gram
 from qcompile.solvers.kronecker import product
@@ -79,7 +79,7 @@ class State:
         if set(group.axes) <= set(axes):
             return _renumbered(group, axes)
         matrix = self._contracted(group, axes[0])  # groups are cut only where every axis is a block of its own
-        return Group((0,), Gram(("contracted", *group.gram.key), (len(matrix),), (matrix + matrix.T) / 2))
+        return Group((0,), Gram(("contracted", digest(matrix)), (len(matrix),), (matrix + matrix.T) / 2))
 
     def _contracted(self, group: Group, axis: int) -> Array:
         """The partial trace of ``G (I x V^+)`` over all axes of a group but one, ``(n, n)``."""
@@ -149,6 +149,7 @@ def solve_alternating(
         loss = solved.loss
     strategies = [s for s in taken if s is not None]
     strategy = product(problem.shape, strategies, state.blocks)
+    loss = sum(t.weighted * strategy.trace(t.groups) for t in problem.terms)  # not what the last step claimed
     return Solution(strategy, loss, min(bound, loss), f"alternating Kronecker, {len(state.blocks)} factors")
 
 

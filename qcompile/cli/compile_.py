@@ -34,7 +34,7 @@ def compile_(
 
     Example: qcompile compile couples.q -o couples.plan
     """
-    from qcompile.explain import design_text, gap_text, number, plural
+    from qcompile.explain import certificate_text, design_text, number, plural
 
     require_file(file)
     target = output or str(Path(file).with_suffix(".plan"))
@@ -57,9 +57,7 @@ def compile_(
     result(f"{plan.queries:,} queries over {plan.views:,} views: rmse {number(plan.rmse())} at privacy cost 1")
     measured = f"{plural(plan.closure.first_block, 'node')} and {plural(len(plan.closure.blocks), 'block')}"
     result(f"{measured}, {len(plan.solutions):,} distinct problems solved in {seconds:.1f} s")
-    result(
-        f"total squared error certified within {gap_text(plan.gap).removeprefix('<')} of this decomposition's optimum"
-    )
+    result(f"certificate: {certificate_text(plan)}")
     if plan.plain_sse is not None:
         result(f"design: {design_text(plan)}")
     result(f"saved in {target}; see it with: qcompile inspect {target}")

@@ -128,13 +128,18 @@ class Factor(abc.ABC):
             total += np.einsum("ij,ij->i", answers, answers)
         return total
 
+    @property
+    def _identity(self) -> tuple[object, ...]:
+        """`key` speaks of axes in `axis_order`: 2 a + b and a + 2 b have the same key, and are not equal."""
+        return self.kind, self.attributes, self.axis_order, self.key
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Factor):
             return NotImplemented
-        return (self.kind, self.attributes, self.key) == (other.kind, other.attributes, other.key)
+        return self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash((self.kind, self.names, self.key))
+        return hash((self.kind, self.names, self.axis_order, self.key))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(self.names)}; {self.count} queries)"

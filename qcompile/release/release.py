@@ -15,7 +15,7 @@ import numpy as np
 from qcompile import grammar
 from qcompile.allocation import Scale
 from qcompile.arrays import Array
-from qcompile.errors import NotEstimableError, OptionError, did_you_mean
+from qcompile.errors import NotEstimableError, OptionError, SizeError, did_you_mean
 from qcompile.plan import Plan
 from qcompile.release import intervals
 from qcompile.release.answers import family_table
@@ -184,12 +184,13 @@ class Release:
 
         Raises:
           NotEstimableError: none does; with the first source's reason.
+          SizeError: that reason is that it would not fit in memory.
         """
-        found, refusals = list[tuple[int, T]](), list[NotEstimableError]()
+        found, refusals = list[tuple[int, T]](), list[NotEstimableError | SizeError]()
         for i, source in enumerate(self._sources):
             try:
                 found.append((i, attempt(source)))
-            except NotEstimableError as e:
+            except (NotEstimableError, SizeError) as e:
                 refusals.append(e)
         if not found:
             raise refusals[0]

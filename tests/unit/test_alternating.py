@@ -33,6 +33,7 @@ def alternate(p: Problem, gap: float = 1e-5) -> Solution:
 
 
 A, B, C = attributes(6, 5, 3)
+X, Y, Z = attributes(6, 6, 7)
 CASES: dict[str, tuple[tuple[int, ...], list[list[Factor]], float]] = {
     "prefix and range": ((6, 5), [[Prefix(A), Prefix(B)], [Range(A), Range(B)]], 1.001),
     "prefix and range, three axes": (
@@ -44,6 +45,11 @@ CASES: dict[str, tuple[tuple[int, ...], list[list[Factor]], float]] = {
     "a form that is cut": ((6, 5), [[Prefix(A), Prefix(B)], [Affine([B, A], [1, 2])]], 1.5),
     "a matrix that is cut": ((6, 5), [[Prefix(A), Prefix(B)], [Random([A, B], 0.5, 60, 1)]], 1.3),
     "a form of three that is cut": ((6, 5, 3), [[Prefix(A), Range(B), Prefix(C)], [Affine([C, B, A], [1, 1, 2])]], 1.7),
+    "two forms that are cut alike": (
+        (6, 6, 7),
+        [[Affine([Z, Y], [1, 2]), Prefix(X)], [Affine([Z, X], [1, 2]), Range(Y)]],
+        3.0,
+    ),
     "forms as one axis": ((6, 5, 3), [[Affine([A, B], [1, 1]), Prefix(C)], [Abs([A, B], [1, -1]), Range(C)]], 1.5),
     "a form beside a product, as one axis": (
         (6, 5, 3),

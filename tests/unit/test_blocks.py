@@ -9,7 +9,7 @@ import qcompile as qc
 from qcompile.blocks import EFFORTS, Effort, choose_blocks
 from qcompile.compiler import compile
 from qcompile.decompose import decompose
-from qcompile.errors import NotEstimableError, OptionError
+from qcompile.errors import NotEstimableError, OptionError, SizeError
 from qcompile.factors import Abs, Affine, Marginal, Predicate, Prefix
 from qcompile.workload import Workload
 from tests.conformance.helpers import UNIT, family, integer, integers, some_counts, workload
@@ -69,6 +69,10 @@ def test_given_blocks_are_kept_as_they_are() -> None:
         ([[]], "at least one family"),
         ([["sums"]], "did you mean 'sum'"),
         ("perhaps", "True, False, 'auto'"),
+        (1, "True, False, 'auto'"),
+        (None, "True, False, 'auto'"),
+        (["sum"], "lists like"),
+        ([[1]], "lists like"),
     ],
 )
 def test_blocks_that_make_no_sense_are_refused(blocks: object, message: str) -> None:
@@ -152,3 +156,22 @@ def test_a_query_that_never_holds_costs_a_block_nothing() -> None:
     alone = compile(made, blocks=[["never"]])
     release = alone.run({("a",): np.ones(4, dtype=np.int64)}, UNIT, noise="none")
     assert release.answers("never").column("estimate").to_pylist() == [0.0]
+
+
+@pytest.mark.parametrize("solver", ["rp", "wff", "rp+"])
+def test_fixed_bases_refuse_blocks(solver: str) -> None:
+    for blocks in ("auto", True, [["sum"]]):
+        with pytest.raises(OptionError, match="cannot measure unsplit blocks"):
+            compile(pairs(), solver=solver, blocks=blocks)
+
+
+def test_a_block_that_is_too_large_for_a_question_leaves_it_to_the_lattice(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = workload([A, B], family(Affine([A, B], [1, 1]), name="sum"), family(Marginal(A), Marginal(B), name="m"))
+    plan = compile(made, blocks=[["sum"]])
+    release = plan.run({("a", "b"): np.ones((4, 4), dtype=np.int64)}, UNIT, noise="none")
+
+    def refuse(what: str, entries: int, remedy: str) -> None:
+        raise SizeError(what)
+
+    monkeypatch.setattr("qcompile.release.sources.require_memory", refuse)
+    np.testing.assert_allclose(release.marginal(("a", "b")).array, 1, atol=1e-9)

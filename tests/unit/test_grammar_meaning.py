@@ -415,6 +415,14 @@ def test_size_one_attributes() -> None:
     assert parse_query("affine(a + g) * marginal(c)", schema).count == 1
 
 
+def test_forms_with_exchanged_coefficients_are_not_identical() -> None:
+    schema = "schema { a : integer 0..3; b : integer 0..3 }\n"
+    made = parse(f"{schema}workload {{ f : affine(2*a + b <= *); g : affine(a + 2*b <= *) }}")
+    assert [f.name for f in made.families] == ["f", "g"]
+    first, second = (f.factors[0].contract([None, None]) for f in made.families)
+    assert not np.array_equal(first, second)
+
+
 def test_many_identical_families_stay_quick() -> None:
     start = time.perf_counter()
     lines = "\n".join(f"f{i} : prefix(a)" for i in range(3000))

@@ -221,3 +221,18 @@ def test_a_plan_far_off_is_said_to_be_so() -> None:
     plan = compile(workload(a, family(Abs(a, [1, -1]))), solver="rp")
     assert "total squared error at most " in plan.explain()
     assert " times the best of any matrix mechanism" in plan.explain()
+
+
+def test_forms_with_exchanged_coefficients_are_told_apart() -> None:
+    """The bound once took one for the other, and lay above an error that is attained."""
+    a, b, c = integer("a", 5), integer("b", 5), integer("c", 2)
+    made = workload(
+        [a, b, c],
+        family(Affine([a, b], [9, 1]), Prefix(c), name="f", weight=0.01),
+        family(Affine([a, b], [1, 9]), name="g"),
+        family(Prefix(b), name="h", weight=5.0),
+    )
+    attained = compile(made, blocks=[["f", "g", "h"]], gap=1e-6).sse()
+    bound = unrestricted(made).loss_lower_bound
+    assert bound is not None
+    assert 0.99 * attained < bound <= attained
