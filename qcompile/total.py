@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from qcompile.arrays import Array, cells
+from qcompile.contractions import gram_in_order, in_factor_order, opened, partial_traces
 from qcompile.decompose import symbolic
 from qcompile.factors.base import OneAttribute
 from qcompile.lattice import Group, Problem, Term
-from qcompile.projection import Gram, Projection, centre
+from qcompile.projection import Gram, Projection
 from qcompile.solvers.envelope import Envelope, envelope
 from qcompile.solvers.kronecker import factored
 from qcompile.solvers.roots import dense_gram, dense_root, span_gram
@@ -153,7 +154,7 @@ class _At:
         self.contracted = [self._here(p) for p in self.splitter.contracted]
         self.orders = [p.kept_order for p in self.splitter.projections]
         used = sorted({g for c in self.classes for groups, _ in c.terms for g, _ in groups})
-        self.grams = {g: _gram(g, self.projections[g], self.orders[g]) for g in used}
+        self.grams = {g: gram_in_order(g, self.projections[g], self.orders[g]) for g in used}
         self.scalars = [float(v) if isinstance(v, float) else 0.0 for v in (p.gram() for p in self.contracted)]
         self.solved: dict[int, Envelope] = {}
         self.loss_slopes = np.zeros(len(self.projections))
@@ -222,7 +223,7 @@ class _At:
             for axis, attribute in enumerate(c.attributes):
                 self._add(attribute, slope * found.axis_gradient(axis))
             inverse = slope * found.gram_gradient
-            partial = [_partial_traces(inverse, problem.shape, t) for t in problem.terms]
+            partial = [partial_traces(inverse, problem.shape, t) for t in problem.terms]
             self._coefficients_back(c, [value for value, _ in partial])
             for (groups, _), t, (_, matrices) in zip(c.terms, problem.terms, partial, strict=True):
                 for (g, _), m in zip(groups, matrices, strict=True):
@@ -265,7 +266,7 @@ class _At:
             if self.loss_slopes[g]:
                 slope = slope + self.loss_slopes[g] * self._solve(g).gram_gradient
             if np.any(slope):
-                self._contracted_back(p, _in_factor_order(p, np.asarray(slope), self.orders[g]))
+                self._contracted_back(p, in_factor_order(p, np.asarray(slope), self.orders[g]))
 
     def _scalars_back(self) -> None:
         for slope, p in zip(self.scalar_slopes, self.contracted, strict=True):
@@ -279,64 +280,11 @@ class _At:
         queries = p.matrix.reshape(p.factor.count, -1) @ slope
         for axis, kept in enumerate(p.kept):
             if not kept:
-                opened = _opened(p, axis)
-                self._add(self._attribute(p, axis), 2 * np.tensordot(queries, opened, axes=([0, 1], [0, 1])))
+                slopes = 2 * np.tensordot(queries, opened(p, axis), axes=([0, 1], [0, 1]))
+                self._add(self._attribute(p, axis), slopes)
 
     def _attribute(self, p: Projection, axis: int) -> int:
         return self.splitter.schema.positions[p.factor.names[axis]]
 
     def _add(self, attribute: int, slope: Array) -> None:
         self.slopes[attribute] = self.slopes.get(attribute, 0.0) + slope
-
-
-def _gram(number: int, p: Projection, order: Sequence[int]) -> Gram:
-    """A projection's Gram with its axes in the order of the symbolic sums, which the weights here do not decide."""
-    if isinstance(p.factor, OneAttribute):
-        gram = p.gram()
-        assert isinstance(gram, Gram)
-        return gram
-    place = sorted(order)
-    rows = p.matrix.reshape(p.factor.count, *p.shape)
-    return Gram.of_rows((number,), rows.transpose(0, *(place.index(a) + 1 for a in order)))
-
-
-def _in_factor_order(p: Projection, slope: Array, kept_order: Sequence[int]) -> Array:
-    """A matrix on a Gram's axes as one on the projection's, which come in the factor's own order."""
-    order = np.argsort(kept_order).tolist()
-    shape = [p.factor.shape[a] for a in kept_order]
-    moved = slope.reshape((*shape, *shape)).transpose((*order, *(len(order) + i for i in order)))
-    return moved.reshape(slope.shape)
-
-
-def _opened(p: Projection, axis: int) -> Array:
-    """A projection's queries with one contracted axis left open: ``(count, kept cells, size of the axis)``."""
-    x = p.factor.contract([None if k or i == axis else u for i, (k, u) in enumerate(zip(p.kept, p.u, strict=True))])
-    open_axes = [i for i, k in enumerate(p.kept) if k or i == axis]
-    for place, i in enumerate(open_axes):
-        if i != axis:
-            x = centre(x, p.u[i], place + 1)
-    x = np.moveaxis(x, 1 + open_axes.index(axis), -1)
-    return np.asarray(x.reshape(x.shape[0], -1, x.shape[-1]))
-
-
-def _partial_traces(matrix: Array, shape: tuple[int, ...], term: Term) -> tuple[float, list[Array]]:
-    """``tr(G matrix)`` for a Kronecker term G, and its derivative by each group's Gram."""
-    d = len(shape)
-    tensor = matrix.reshape(*shape, *shape)
-    found = []
-    for g in term.groups:
-        x, axes = tensor, list(range(d))
-        for other in term.groups:
-            if other is not g:
-                x, axes = _traced(x, axes, other)
-        order = [axes.index(a) for a in g.axes]
-        found.append(x.transpose(*order, *(len(axes) + i for i in order)).reshape(g.gram.cells, g.gram.cells))
-    return float((found[0] * term.groups[0].gram.matrix).sum()), found
-
-
-def _traced(x: Array, axes: list[int], group: Group) -> tuple[Array, list[int]]:
-    """Contract a group's row and column axes with its Gram."""
-    places = [axes.index(a) for a in group.axes]
-    gram = group.gram.matrix.reshape(*group.gram.shape, *group.gram.shape)
-    columns = [len(axes) + i for i in places]
-    return np.tensordot(x, gram, axes=([*places, *columns], range(gram.ndim))), [a for a in axes if a not in group.axes]
