@@ -31,7 +31,9 @@ TOLERANCE = 1e-7
 
 
 def optimised_centrings(
-    workload: Workload, blocks: Sequence[Sequence[str]] = (), progress: Callable[[int], None] = lambda step: None
+    workload: Workload,
+    blocks: Sequence[Sequence[str]] = (),
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[dict[str, Array]]:
     """Candidates of centring weights, each per attribute name; attributes that stay uniform are left out.
 
@@ -42,7 +44,7 @@ def optimised_centrings(
     Args:
       workload: the families.
       blocks: families that are measured unsplit and do not matter here.
-      progress: told the number of every evaluation.
+      progress: told the number of evaluations so far and how many there may be.
 
     Source: the envelope theorem on QuerySmasher's equation 4; gradients checked by finite differences.
     """
@@ -85,7 +87,7 @@ def free_roles(workload: Workload, blocks: Sequence[Sequence[str]] = ()) -> list
     return [tuple(names) for names in groups.values()]
 
 
-def _minimise(total: Total, progress: Callable[[int], None]) -> list[Array]:
+def _minimise(total: Total, progress: Callable[[int, int], None]) -> list[Array]:
     """L-BFGS from uniform weights, in variables whose sum does not matter; the best weights seen on the way."""
     from scipy.optimize import minimize
 
@@ -99,7 +101,7 @@ def _minimise(total: Total, progress: Callable[[int], None]) -> list[Array]:
     def objective(x: Array) -> tuple[float, Array]:
         value, gradients = total(weights(x))
         seen.append((value, x.copy()))
-        progress(len(seen))
+        progress(min(len(seen), STEPS), STEPS)
         return value, np.concatenate([(g - g.mean()) / len(g) for g in gradients])
 
     options: Any = {"maxiter": STEPS, "ftol": TOLERANCE, "gtol": 1e-9, "maxcor": 20}

@@ -42,18 +42,19 @@ def designs(
       plain: what was given.
       optimise: whether centring weights may be optimised.
       search: "no", "auto" or "yes": whether, and how hard, blocks are looked for.
-      progress: of the search for blocks.
+      progress: of each search, told how many steps are done and may be needed.
     """
     found = [plain]
     if search != "no":
         found.append(Design(plain.centring, choose_blocks(workload, plain.centring, EFFORTS[search], progress)))
     if optimise:
-        for weights in optimised_centrings(workload, plain.blocks):
+        for weights in optimised_centrings(workload, plain.blocks, progress):
             found.append(Design(weights, plain.blocks))
             if search != "no":
                 found.append(Design(weights, choose_blocks(workload, weights, EFFORTS[search], progress)))
         split = list(dict.fromkeys(d.blocks for d in found if d.blocks != plain.blocks))
-        found += [Design(weights, blocks) for blocks in split for weights in optimised_centrings(workload, blocks)]
+        for blocks in split:
+            found += [Design(weights, blocks) for weights in optimised_centrings(workload, blocks, progress)]
     return _distinct(found)
 
 
