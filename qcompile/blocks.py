@@ -74,9 +74,9 @@ def choose_blocks(
       progress: told the number of assignments tried and how many there may be.
     """
     search = _Search(workload, centring, effort, progress)
-    if sum(f.views for f in workload.families) > effort.families:
-        return ()
     best: Blocks = ()
+    if sum(f.views for f in workload.families) > effort.families or next(search.moves(best), None) is None:
+        return best
     error = search.error(best)
     while True:
         found = [(search.error(b), b) for b in search.moves(best)]
@@ -113,16 +113,18 @@ class _Search:
             block_classes = {int(c) for c in lattice.class_of[lattice.first_block :] if c >= 0}
             if any(work_of(lattice.classes[c]) > self.effort.work for c in block_classes):
                 return float("inf")
-            losses = np.array([self._solve(p).loss for p in lattice.classes])
+            self._solve(lattice.classes)
         except SizeError:
             return float("inf")
+        losses = np.array([self._solved[p.key].loss for p in lattice.classes])
         return root_total(losses, lattice.members) ** 2
 
-    def _solve(self, problem: Problem) -> Solution:
-        if problem.key not in self._solved:
-            gap = TIGHT if problem.cells <= SMALL_CELLS else LOOSE
-            (self._solved[problem.key],) = solve((problem,), "auto", gap)
-        return self._solved[problem.key]
+    def _solve(self, problems: Sequence[Problem]) -> None:
+        """Solve those that are new; together, so that they share their factors."""
+        new = {p.key: p for p in problems if p.key not in self._solved}
+        for gap, small in ((TIGHT, True), (LOOSE, False)):
+            these = tuple(p for p in new.values() if (p.cells <= SMALL_CELLS) is small)
+            self._solved.update(zip((p.key for p in these), solve(these, "auto", gap), strict=True))
 
     def moves(self, blocks: Blocks) -> Iterator[Blocks]:
         """Assignments one step away: another block, a block with more families, two blocks in one."""
