@@ -53,10 +53,10 @@ class Shared:
             return []
         share = _share(gap, len(split.groups) + (split.rest is not None))
         parts = [group_problem(g.gram, problem.uniform) for g in split.groups]
-        jobs: list[Job] = [(_key(p, share), partial(self.group, p, share), p) for p in parts]
+        jobs: list[Job] = [((p.key, share), partial(self.group, p, share), p) for p in parts]
         rest = split.rest
         if rest is not None and exact.why_not(rest) is None and not exact.is_slow(rest):
-            jobs.append((_key(rest, share), partial(self._sum, rest, share), rest))
+            jobs.append(((rest.key, share), partial(self._sum, rest, share), rest))
         return jobs
 
     def group(self, problem: Problem, gap: float) -> Solution:
@@ -75,7 +75,7 @@ class Shared:
         return best_basis(problem, 0.0) if reason else self.solve(problem, BLOCK_GAP)
 
     def _remembered(self, problem: Problem, gap: float, solve: Callable[[Problem, float], Solution]) -> Solution:
-        key = _key(problem, gap)
+        key = problem.key, gap
         if key not in self._solved:
             self._solved[key] = solve(problem, gap)
         return self._solved[key]
@@ -122,9 +122,3 @@ def best_basis(problem: Problem, bound: float | None) -> Solution:
 def _share(gap: float, factors: int) -> float:
     """The tolerance of each factor so that the product of ``1 + gap`` is within the whole's."""
     return gap if factors == 1 else float((1 + gap) ** (1 / factors) - 1)
-
-
-def _key(problem: Problem, gap: float) -> Hashable:
-    """What the solution depends on; the axes' names and the unweighted coefficients are not part of it."""
-    terms = tuple((tuple((g.axes, g.gram.key) for g in t.groups), t.weighted) for t in problem.terms)
-    return problem.shape, terms, problem.uniform, gap

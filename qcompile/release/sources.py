@@ -109,10 +109,13 @@ class Source:
                 raise not_estimable(self.lattice, subset, "not all of its cells were measured")
 
     def _require_rows(self, product: Product, position: int) -> None:
-        lattice, node = self.lattice, self.lattice.nodes[position]
-        strategy, names = self.strategies[int(lattice.class_of[position])], lattice.names(node)
+        lattice, node, c = self.lattice, self.lattice.nodes[position], int(self.lattice.class_of[position])
+        names = lattice.names(node)
         if not set(product.names) <= set(names):
             raise not_estimable(lattice, self._node(product), "this block does not hold all of its attributes")
+        if c < 0:
+            raise not_estimable(lattice, node, "nothing was measured on this block, whose queries are all 0")
+        strategy = self.strategies[c]
         if strategy.rank == cells(strategy.shape):
             return
         require_memory("this marginal", cells(strategy.shape) * product.count, "ask for a smaller marginal")

@@ -158,6 +158,17 @@ def test_a_query_that_never_holds_costs_a_block_nothing() -> None:
     assert release.answers("never").column("estimate").to_pylist() == [0.0]
 
 
+def test_a_block_without_measurements_answers_no_marginal() -> None:
+    """Not by the strategy of some other class, either: here the last one spans every cell of the same attribute."""
+    never = Predicate([A], np.zeros(4, dtype=bool), "never")
+    made = workload([A], family(never, name="never"), family(Marginal(A), name="m"), family(Prefix(A), name="p"))
+    plan = compile(made, blocks=[["never"], ["m", "p"]])
+    release = plan.run({("a",): np.arange(1, 5)}, UNIT, noise="none")
+    found = release.marginal("a")
+    np.testing.assert_allclose(found.array, [1, 2, 3, 4], atol=1e-9)
+    assert (found.std_error > 0).all()
+
+
 @pytest.mark.parametrize("solver", ["rp", "wff", "rp+"])
 def test_fixed_bases_refuse_blocks(solver: str) -> None:
     for blocks in ("auto", True, [["sum"]]):
