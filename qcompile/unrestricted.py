@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -77,10 +77,7 @@ def _whole(workload: Workload) -> tuple[Problem, tuple[int, ...]]:
     """The problem, and the attribute at each of its axes."""
     closure = decompose(workload, blocks=[[f.name for f in workload.families]])
     node, order = closure.nodes[-1], closure.orders[-1]
-    problem = closure.classes[int(closure.class_of[-1])]
-    # Products whose queries are 0 whatever the data have no Gram.
-    kept = tuple(t for t in problem.terms if sum(len(g.axes) for g in t.groups) == len(node))
-    return replace(problem, terms=kept), tuple(node[i] for i in order)
+    return closure.classes[int(closure.class_of[-1])], tuple(node[i] for i in order)
 
 
 @lru_cache(maxsize=16)

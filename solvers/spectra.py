@@ -86,7 +86,7 @@ def constant_diagonal(gram: Gram) -> bool:
 
 def is_exchangeable(gram: Gram) -> bool:
     """`Gram.is_exchangeable`, decided by the diagonal where that is enough."""
-    return len(gram.shape) == 1 and gram.cells > 1 and constant_diagonal(gram) and gram.is_exchangeable
+    return len(gram.shape) == 1 and constant_diagonal(gram) and gram.is_exchangeable
 
 
 def is_circulant(gram: Gram) -> bool:
