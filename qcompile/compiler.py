@@ -8,9 +8,10 @@ from pathlib import Path
 
 from qcompile import grammar
 from qcompile.arrays import Array
+from qcompile.checks import one_of, share, whole
 from qcompile.decompose import centring_weights, checked_blocks, decompose
 from qcompile.design import Design, designs
-from qcompile.errors import OptionError, SizeError, did_you_mean
+from qcompile.errors import OptionError, SizeError
 from qcompile.lattice import Lattice, Problem
 from qcompile.plan import Options, Plan
 from qcompile.plus import AttributeStrategy, attribute_strategies, solve_with_strategies
@@ -161,16 +162,16 @@ def compile(
       SizeError: the problem does not fit in memory.
     """
     options = Options(
-        solver=_one_of("solver", solver, (*SOLVERS, "rp+")),
-        gap=_gap(gap),
-        centring=_one_of("centring", centring, CENTRINGS) if isinstance(centring, str) else "given",
+        solver=one_of("solver", solver, (*SOLVERS, "rp+")),
+        gap=share("gap", gap, "1e-3 means 0.1 %"),
+        centring=one_of("centring", centring, CENTRINGS) if isinstance(centring, str) else "given",
         blocks=_block_search(blocks),
-        neighbours=_one_of("neighbours", neighbours, NEIGHBOURS),
-        contributions=_at_least_one("contributions", contributions, "rows"),
+        neighbours=one_of("neighbours", neighbours, NEIGHBOURS),
+        contributions=whole("contributions", contributions, 1, "rows"),
     )
     _check_combination(options, strategies)
     given = Design(_weights(centring), _given_blocks(blocks))
-    threads = None if workers is None else _at_least_one("workers", workers, "threads")
+    threads = None if workers is None else whole("workers", workers, 1, "threads")
     state = Compilation(workload, options, given, strategies or {}, threads, progress)
     for step in PASSES:
         state = step(state)
@@ -216,21 +217,3 @@ def _weights(centring: str | Mapping[str, Array]) -> Mapping[str, Array]:
     if not isinstance(centring, Mapping):
         raise OptionError(f"centring must be 'uniform', 'optimised' or weights per attribute name, got {centring!r}")
     return centring
-
-
-def _gap(value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise OptionError(f"gap must be between 0 and 1 (1e-3 means 0.1 %), got {value!r}")
-    return float(value)
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise OptionError(f"{name} cannot be {value!r}; {did_you_mean(str(value), allowed)}")
-    return value
-
-
-def _at_least_one(name: str, value: int, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise OptionError(f"{name} must be a whole number of {what}, at least 1, got {value!r}")
-    return value

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from qcompile.arrays import DEFAULT_MEMORY, cells, require_memory
-from qcompile.errors import BudgetError, OptionError, did_you_mean
+from qcompile.checks import one_of, whole
+from qcompile.errors import BudgetError, OptionError
 from qcompile.files import require_place
 from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
@@ -82,10 +83,10 @@ def dry_run(
       BudgetError: the budget cannot be spent this way.
       SizeError: the run would not fit in memory.
     """
-    _choice("mechanism", mechanism, MECHANISMS)
-    _choice("noise", noise, NOISES)
+    one_of("mechanism", mechanism, MECHANISMS)
+    one_of("noise", noise, NOISES)
     _check_combination(noise, accounting, test_seed)
-    limit = DEFAULT_MEMORY if max_memory is None else _whole("max_memory", max_memory, 1)
+    limit = DEFAULT_MEMORY if max_memory is None else whole("max_memory", max_memory, 1)
     if not isinstance(budget, Budget):
         raise OptionError(f"budget must be a Budget such as Budget(epsilon=1, delta='1e-9'), got {budget!r}")
     charge = budget.charge(accounting)
@@ -195,18 +196,6 @@ def _check_combination(noise: str, accounting: str, test_seed: int | None) -> No
         )
     if test_seed is None:
         return
-    _whole("test_seed", test_seed, 0)
+    whole("test_seed", test_seed, 0)
     if noise == "opendp":
         raise OptionError("noise='opendp' draws from OpenDP's own generator; it cannot take a test seed")
-
-
-def _whole(name: str, value: int, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise OptionError(f"{name} must be a whole number, at least {least}, got {value!r}")
-    return value
-
-
-def _choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise OptionError(f"{name} cannot be {value!r}; {did_you_mean(str(value), allowed)}")
-    return value

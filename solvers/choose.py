@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from functools import partial
 
-from qcompile.errors import OptionError, SizeError, did_you_mean
+from qcompile.checks import one_of, share
+from qcompile.errors import OptionError, SizeError
 from qcompile.lattice import Problem
 from qcompile.solvers import conic, fourier, residual
 from qcompile.solvers.auto import Auto
@@ -27,11 +28,11 @@ class Solver:
     """
 
     def __init__(self, name: str, gap: float) -> None:
-        if name not in SOLVERS:
-            raise OptionError(f"no solver is called {name!r}; {did_you_mean(name, SOLVERS)}")
-        if not 0 < gap < 1:
-            raise OptionError(f"gap must be between 0 and 1 (1e-3 means 0.1 %), got {gap!r}")
-        self.name, self.gap, self.shared = name, gap, Shared()
+        self.name, self.gap, self.shared = (
+            one_of("solver", name, SOLVERS),
+            share("gap", gap, "1e-3 means 0.1 %"),
+            Shared(),
+        )
 
     def solve(self, problem: Problem) -> Solution:
         """A strategy for one class.

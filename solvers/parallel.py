@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from qcompile.errors import OptionError
+from qcompile.checks import whole
 
 T = TypeVar("T")
 
@@ -42,6 +42,4 @@ def in_order(jobs: Sequence[Callable[[], T]], effort: float, workers: int | None
 def _threads(workers: int | None) -> int:
     if workers is None:
         return os.cpu_count() or 1
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise OptionError(f"workers must be a whole number of threads, at least 1, got {workers!r}")
-    return workers
+    return whole("workers", workers, 1, "threads")
