@@ -1,7 +1,8 @@
 """How the budget is divided over the nodes, in real numbers for predictions and exactly for a run.
 
-sigma_A^2 = sum_B sqrt(L_B) / (beta sqrt(L_A)) minimises the total weighted squared error at cost beta; the total is
-then (sum_A sqrt(L_A))^2 / beta (QuerySmasher, arXiv 2604.00868, section 6.4).
+With L_A the loss of a node at unit noise and c_A its squared sensitivity, sigma_A^2 = sqrt(c_A / L_A) S / beta with
+S = sum_B sqrt(c_B L_B) minimises the total weighted squared error at cost beta; the total is then S^2 / beta
+(QuerySmasher, arXiv 2604.00868, section 6.4, where every c_A is 1). A node with c_A = 0 is public and has no noise.
 """
 
 from __future__ import annotations
@@ -36,18 +37,22 @@ class Scale:
 
     @property
     def variance(self) -> float:
-        """Of a measurement: sigma^2 + grid^2 / 12."""
-        return self.sigma**2 + self.grid**2 / 12
+        """Of a measurement: sigma^2 + grid^2 / 12; 0 for a node that is public."""
+        return self.sigma**2 + self.grid**2 / 12 if self.sigma else 0.0
+
+
+PUBLIC = Scale(sigma=0.0, grid=2.0**-10, cost=Fraction(0))
+"""Of a node whose answers no neighbouring table changes: multiples of the number of rows, without noise."""
 
 
 def root_total(losses: Array, members: IntArray) -> float:
-    """``sum_A sqrt(L_A)`` over all nodes, from one loss per class."""
+    """``sum_A sqrt(L_A)`` over all nodes, from one loss (times its squared sensitivity) per class."""
     return float(members @ np.sqrt(losses))
 
 
-def unit_variances(losses: Array, members: IntArray) -> Array:
+def unit_variances(losses: Array, members: IntArray, sensitivities: Array) -> Array:
     """sigma_A^2 at cost 1, one per class."""
-    return np.asarray(root_total(losses, members) / np.sqrt(losses))
+    return np.asarray(root_total(losses * sensitivities, members) * np.sqrt(sensitivities / losses))
 
 
 def exact_scales(
@@ -62,16 +67,27 @@ def exact_scales(
       charge: rho, exactly.
 
     Raises:
+      BudgetError: there is nothing to spend a budget on, as no neighbouring table changes any answer.
       InternalError: the costs recomputed from the scales do not add up to the charge; nothing may be drawn.
     """
-    weights = [Fraction(math.sqrt(loss)) for loss in losses]
+    weights = [_root(Fraction(loss) * s) for loss, s in zip(losses, sensitivities, strict=True)]
     total = sum((w * m for w, m in zip(weights, members, strict=True)), Fraction(0))
+    if weights and not total:
+        raise BudgetError(
+            "every query of this workload counts all rows, and their number is public when neighbouring tables differ "
+            "by one row replaced: publish it without a budget, or compile with neighbours='add-remove'"
+        )
     scales = []
     for w, s in zip(weights, sensitivities, strict=True):
-        sigma = smallest_sigma(2 * charge * w / total, s)
-        scales.append(Scale(sigma, grid(sigma), s / Fraction(sigma) ** 2))
+        sigma = smallest_sigma(2 * charge * w / total, s) if s else 0.0
+        scales.append(Scale(sigma, grid(sigma), s / Fraction(sigma) ** 2) if s else PUBLIC)
     check_cost(scales, members, charge)
     return tuple(scales)
+
+
+def _root(square: Fraction) -> Fraction:
+    """A double near the root, as a fraction: weights need not be exact, only add up exactly."""
+    return Fraction(math.sqrt(square))
 
 
 def check_cost(scales: Sequence[Scale], members: Sequence[int], charge: Fraction) -> None:

@@ -15,13 +15,12 @@ from qcompile.errors import OptionError, SizeError
 from qcompile.lattice import Lattice, Problem
 from qcompile.plan import Options, Plan
 from qcompile.plus import AttributeStrategy, attribute_strategies, solve_with_strategies
+from qcompile.privacy_unit import NEIGHBOURS
 from qcompile.projection import is_uniform
 from qcompile.solvers.choose import SOLVERS
 from qcompile.solvers.choose import solve as solve_classes
 from qcompile.solvers.solution import Solution
 from qcompile.workload import Workload
-
-NEIGHBOURS = ("add-remove",)
 
 CENTRINGS = ("uniform", "optimised")
 
@@ -149,7 +148,10 @@ def compile(
         weights per attribute name (each of the attribute's size, sum 1).
       blocks: False; "auto" or True to answer families unsplit where that is better (True searches longer and in larger
         blocks; neither is ever worse than without); or lists of family names, one per block.
-      neighbours: "add-remove": neighbouring tables differ in the rows of one privacy unit.
+      neighbours: "add-remove": neighbouring tables differ in the rows of one privacy unit, which one of them lacks;
+        "replace-one": its rows are replaced by others. With one row a unit, and no attribute that drops rows, the
+        number of rows is then public: it is released exactly. Strategies, centring and blocks are those for rows added
+        or removed; the budget is divided as the chosen relation has it.
       contributions: the largest number of rows of one privacy unit.
       strategies: for ``solver="rp+"``, per attribute name "identity" (the default), "prefix", "haar", "hierarchical",
         the path of a .npy or .csv matrix, or a matrix.

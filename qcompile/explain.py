@@ -27,7 +27,6 @@ def explain(plan: Plan) -> str:
 
 def _head(plan: Plan) -> list[str]:
     o, closure = plan.options, plan.closure
-    unit = "one row" if o.contributions == 1 else f"up to {o.contributions} rows"
     measured = int((closure.class_of >= 0).sum())
     return [
         f"plan of qcompile {__version__}",
@@ -37,11 +36,18 @@ def _head(plan: Plan) -> list[str]:
         f"{measured:,} measured, {plural(len(plan.solutions), 'problem')}",
         f"  solver       {o.solver}, tolerance {o.gap:g}, {o.centring} centring",
         f"  design       {design_text(plan)}",
-        f"  privacy      neighbouring tables differ in {unit} added or removed",
+        f"  privacy      neighbouring tables differ in {privacy_text(plan)}",
         f"  error        rmse {number(plan.rmse())} at privacy cost 1 (rho 1/2); it scales as 1/sqrt(cost)",
         f"  certificate  {certificate_text(plan)}",
         f"  unrestricted {_unrestricted(plan)}",
     ]
+
+
+def privacy_text(plan: Plan) -> str:
+    """Which tables are neighbours, what is public by that, and what is outside the guarantee."""
+    public = "; the number of rows is public and released exactly" if plan.unit.public_total else ""
+    drafted = "; the schema was READ FROM THE DATA" if plan.workload.schema.read_from_data else ""
+    return f"{plan.unit}{public}{drafted}"
 
 
 def _classes(plan: Plan) -> list[str]:
@@ -136,6 +142,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
     """The plan's numbers as plain data, for ``inspect --json``."""
     return {
         "version": __version__,
+        "read_from_data": plan.workload.schema.read_from_data,
         "schema": [{"name": a.name, "size": a.size, "policy": a.policy.kind} for a in plan.workload.schema],
         "queries": plan.queries,
         "views": plan.views,
@@ -227,8 +234,8 @@ def certificate_text(plan: Plan) -> str:
     unproven = sum(not math.isfinite(s.gap) for s in plan.solutions)
     if unproven:
         return f"none: no lower bound is known for {unproven} of {len(plan.solutions)} problems"
-    text = gap_text(plan.gap).removeprefix("<")
-    return f"total squared error within {text} of the optimum of this {_kind(plan)}"
+    unit = "" if plan.options.neighbours == "add-remove" else ", when rows are replaced"
+    return f"total squared error {_within(plan.gap)} the optimum of this {_kind(plan)}{unit}"
 
 
 def _kind(plan: Plan) -> str:
@@ -255,6 +262,8 @@ def design_text(plan: Plan) -> str:
 
 def _unrestricted_json(plan: Plan) -> dict[str, Any]:
     """The bound of any matrix mechanism's error in the units of ``sse``, and how far above it the plan may be."""
+    if plan.options.neighbours != "add-remove":
+        return {"bound": None, "excess": None, "method": "it is worked out for rows added or removed only"}
     found = unrestricted(plan.workload)
     least, rows = found.loss_lower_bound, plan.options.contributions
     bound = None if least is None else least * rows**2

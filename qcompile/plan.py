@@ -17,6 +17,7 @@ import numpy as np
 from qcompile.allocation import Scale, exact_scales, root_total, unit_variances
 from qcompile.arrays import Array
 from qcompile.lattice import Lattice
+from qcompile.privacy_unit import PrivacyUnit
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import Strategy
 from qcompile.variances import ErrorSummary, family_errors
@@ -40,7 +41,7 @@ class Options:
       centring: "uniform", "optimised" or "given".
       blocks: "no", "auto", "yes" (searched for) or "given".
       strategies: per attribute the label of its strategy, for "rp+".
-      neighbours: "add-remove": tables differ in one privacy unit's rows.
+      neighbours: "add-remove" or "replace-one": how tables differ in one privacy unit's rows.
       contributions: rows that one privacy unit may have.
     """
 
@@ -160,21 +161,37 @@ class Plan:
         return tuple(s.strategy for s in self.solutions)
 
     @cached_property
+    def unit(self) -> PrivacyUnit:
+        """Which tables are neighbours."""
+        return PrivacyUnit.of(self.options.neighbours, self.options.contributions, self.workload.schema)
+
+    @cached_property
+    def sensitivities(self) -> Array:
+        """Squared sensitivity per class between neighbouring tables, for predictions."""
+        return np.array([self.unit.predicted(s) for s in self.strategies])
+
+    @cached_property
     def gap(self) -> float:
-        """Certified relative gap of the total squared error: ``(sum sqrt(loss) / sum sqrt(bound))^2 - 1``."""
-        members = self.closure.members
-        bounds = root_total(np.array([s.bound for s in self.solutions]), members)
-        return max(0.0, (root_total(self.losses, members) / bounds) ** 2 - 1) if bounds > 0 else math.inf
+        """Certified relative gap of the total squared error: ``(sum sqrt(c L) / sum sqrt(bound))^2 - 1``.
+
+        c is the squared sensitivity of a node and ``bound`` a lower bound of the least possible c L: that of the
+        certificate where rows are added or removed; see `PrivacyUnit.certified` where one is replaced.
+        """
+        blocks = set(self.closure.class_of[self.closure.first_block :].tolist())
+        problems = enumerate(zip(self.closure.classes, self.solutions, strict=True))
+        bounds = [self.unit.certified(p, s.bound, c not in blocks) for c, (p, s) in problems]
+        least = root_total(np.array(bounds), self.closure.members)
+        total = root_total(self.losses * self.sensitivities, self.closure.members)
+        return max(0.0, (total / least) ** 2 - 1) if least > 0 else math.inf
 
     @cached_property
     def unit_sigma_squared(self) -> Array:
-        """Noise variance per class at cost 1, the privacy unit's number of rows included."""
-        return unit_variances(self.losses, self.closure.members) * self.options.contributions**2
+        """Noise variance per class at cost 1, for the plan's privacy unit."""
+        return unit_variances(self.losses, self.closure.members, self.sensitivities)
 
     def sse(self, cost: float = 1.0) -> float:
-        """Total weighted squared error at a privacy cost: ``(sum sqrt(L))^2 / cost``."""
-        total = root_total(self.losses, self.closure.members)
-        return total**2 * self.options.contributions**2 / cost
+        """Total weighted squared error at a privacy cost: ``(sum sqrt(c L))^2 / cost``."""
+        return root_total(self.losses * self.sensitivities, self.closure.members) ** 2 / cost
 
     def rmse(self, cost: float = 1.0) -> float:
         """Root of the mean unweighted variance of a query at a privacy cost."""
@@ -210,7 +227,7 @@ class Plan:
         return tuple(self._class_summary(c, first[c]) for c in range(len(self.solutions)))
 
     def _class_summary(self, c: int, position: int) -> ClassSummary:
-        s, total = self.solutions[c], root_total(self.losses, self.closure.members)
+        s, weights = self.solutions[c], self.losses * self.sensitivities
         return ClassSummary(
             attributes=self.closure.names(self.closure.nodes[position]),
             block=position >= self.closure.first_block,
@@ -222,7 +239,7 @@ class Plan:
             loss=s.loss,
             bound=s.bound,
             gap=s.gap,
-            share=math.sqrt(s.loss) / total,
+            share=math.sqrt(weights[c]) / root_total(weights, self.closure.members),
         )
 
     @cached_property
@@ -242,8 +259,7 @@ class Plan:
         Raises:
           InternalError: the recomputed cost does not match the charge.
         """
-        k = self.options.contributions
-        sensitivities = [s.strategy.sensitivity_squared * k**2 for s in self.solutions]
+        sensitivities = [self.unit.sensitivity_squared(s) for s in self.strategies]
         return exact_scales(self.losses.tolist(), self.closure.members.tolist(), sensitivities, charge)
 
     def measurements(self, budget: Budget) -> Iterator[Measurement]:

@@ -8,10 +8,10 @@ from functools import partial
 from qcompile.checks import one_of, share
 from qcompile.errors import OptionError, SizeError
 from qcompile.lattice import Problem
+from qcompile.parallel import in_order
 from qcompile.solvers import conic, fourier, residual
 from qcompile.solvers.auto import Auto
 from qcompile.solvers.closed import closed_form
-from qcompile.solvers.parallel import in_order
 from qcompile.solvers.shared import Shared
 from qcompile.solvers.solution import Solution
 

@@ -28,7 +28,7 @@ from qcompile.solvers.kronecker import written_out
 from qcompile.solvers.roots import term_rank
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Part
-from qcompile.strategy.mixture import Plain, column_norms
+from qcompile.strategy.mixture import Plain
 
 LOW_RANK = 1500
 """Rows of all low-rank terms together: a second for each loss."""
@@ -165,7 +165,7 @@ class _Model:
             (inner + inner.T) / 2,
             (gram + gram.T) / 2,
             np.repeat(np.arange(1, len(stack.terms)), [t.rows for t in stack.terms[1:]]),
-            np.stack([column_norms(t).ravel() for t in stack.terms]),
+            np.stack([t.column_norms().ravel() for t in stack.terms]),
         )
 
     def loss(self, alpha: Array) -> tuple[float, Array]:

@@ -27,6 +27,9 @@ def compile_(
     centring: str = typer.Option("uniform", help="uniform, or optimised: weights that minimise the total error."),
     blocks: str = typer.Option("no", help="no, auto or yes: answer families unsplit where that is better."),
     strategy: list[str] | None = STRATEGY,
+    neighbours: str = typer.Option(
+        "add-remove", help="add-remove or replace-one: how tables may differ in one privacy unit's rows."
+    ),
     contributions: int = typer.Option(1, help="The largest number of rows of one privacy unit."),
     workers: int | None = typer.Option(None, help="Threads that solve; by default one per core."),
 ) -> None:
@@ -48,6 +51,7 @@ def compile_(
         gap=gap,
         centring=centring,
         blocks=_blocks(blocks),
+        neighbours=neighbours,
         contributions=contributions,
         strategies=_strategies(strategy) if strategy else None,
         workers=workers,

@@ -80,6 +80,11 @@ class Strategy(abc.ABC):
     def sensitivity_squared(self) -> Fraction:
         """An exact upper bound of ``max_j V[j, j]``, within 1e-12 of it."""
 
+    @property
+    @abc.abstractmethod
+    def pair_sensitivity_squared(self) -> Fraction:
+        """An exact upper bound of ``max_ij V[i, i] + V[j, j] - 2 V[i, j]``; 0 where all columns of B are the same."""
+
     @abc.abstractmethod
     def rounding_error(self, x: Array) -> float:
         """A bound on the absolute rounding error of any entry of ``apply(x)``, x >= 0."""
@@ -126,6 +131,11 @@ def column_bound(matrix: Array) -> Fraction:
     """
     largest = float((matrix * matrix).sum(axis=0).max(initial=0.0))
     return Fraction(largest) * (1 + Fraction(matrix.shape[0] + 2, 2**52))
+
+
+def same_columns(matrix: Array) -> bool:
+    """Whether all columns hold the same doubles."""
+    return bool((matrix == matrix[:, :1]).all())
 
 
 def exact_dot(b: Array, x: Sequence[Fraction | int]) -> Fraction:

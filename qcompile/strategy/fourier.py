@@ -22,6 +22,7 @@ from qcompile.arrays import Array, IntArray, cells, require_memory
 from qcompile.factors.base import CHUNK, OneAttribute
 from qcompile.lattice import Group
 from qcompile.projection import is_uniform
+from qcompile.strategy import pairs
 from qcompile.strategy.base import EPS, Block, Strategy, column_bound, exact_dot
 
 ZERO_FREQUENCY = 1e-12
@@ -92,6 +93,37 @@ class FourierStrategy(Strategy):
         """All columns hold the same numbers."""
         return column_bound(self.kernel.reshape(-1, 1))
 
+    @cached_property
+    def pair_sensitivity_squared(self) -> Fraction:
+        """``2 (v[0] - min v)`` with v the autocorrelation of the kernel: V is the circulant of v."""
+        if bool((self.kernel == self.kernel.flat[0]).all()):
+            return Fraction(0)
+        v = self._autocorrelation
+        return pairs.certain(float(2 * (v.flat[0] - v.min())), float(self.sensitivity_squared), self.operations)
+
+    @cached_property
+    def _autocorrelation(self) -> Array:
+        return np.asarray(np.fft.ifftn(np.abs(np.fft.fftn(self.kernel)) ** 2).real)
+
+    @cached_property
+    def operations(self) -> int:
+        """The error of an entry of V is below this many units of 2^-52, relative to the largest entry.
+
+        With t the error of a transform, the squared spectrum errs by ``2 t |k|^2 n`` in the 1-norm, hence v by
+        ``2 t |k|^2`` in every entry; the transform back adds ``t |v|`` in the 2-norm.
+        """
+        v = self._autocorrelation
+        transform = sum(_transform_error(n) for n in self.shape)
+        return math.ceil(transform / EPS * (2 + float(np.sqrt((v * v).sum())) / float(v.flat[0]))) + 8
+
+    def column_norms(self) -> Array:
+        """``V[j, j]`` for every cell, shape `shape`: the same for all."""
+        return np.full(self.shape, float((self.kernel * self.kernel).sum()))
+
+    def gram_rows(self, where: IntArray, first: int) -> Array:
+        """Rows of V at flat cells, columns from ``first``: ``(k,)`` to ``(k, cells - first)``."""
+        return np.stack([_circulant_row(self._autocorrelation, int(i)).ravel()[first:] for i in where])
+
     def rounding_error(self, x: Array) -> float:
         """Three transforms, each with a relative 2-norm error below `_transform_error`.
 
@@ -104,18 +136,12 @@ class FourierStrategy(Strategy):
 
     def exact_entry(self, row: int, x: IntArray) -> Fraction:
         """One row of the circulant against x, in rational arithmetic."""
-        return exact_dot(self._row(row).ravel(), [int(v) for v in x.ravel()])
-
-    def _row(self, row: int) -> Array:
-        """Entries kernel[(i - j) mod n] over j."""
-        index = np.unravel_index(row, self.shape)
-        picks = [(int(i) - np.arange(n)) % n for i, n in zip(index, self.shape, strict=True)]
-        return self.kernel[np.ix_(*picks)]
+        return exact_dot(_circulant_row(self.kernel, row).ravel(), [int(v) for v in x.ravel()])
 
     def factors(self, order: Sequence[int]) -> tuple[Array, ...]:
         """The circulant, written out."""
         require_memory("the matrix of a node", self.rows**2, "inspect a smaller node")
-        matrix = np.stack([self._row(i) for i in range(self.rows)])
+        matrix = np.stack([_circulant_row(self.kernel, i) for i in range(self.rows)])
         d = len(self.shape)
         return (
             (matrix.reshape(-1, *self.shape).transpose(0, *(i + 1 for i in order)).reshape(self.rows, -1),) if d else ()
@@ -162,6 +188,13 @@ class FourierStrategy(Strategy):
             if _intervals(b) is None:
                 value = _contracted(b, value, axis)
         return value
+
+
+def _circulant_row(kernel: Array, row: int) -> Array:
+    """Entries kernel[(i - j) mod n] over j."""
+    index = np.unravel_index(row, kernel.shape)
+    picks = [(int(i) - np.arange(n)) % n for i, n in zip(index, kernel.shape, strict=True)]
+    return kernel[np.ix_(*picks)]
 
 
 def _transform_error(n: int) -> float:

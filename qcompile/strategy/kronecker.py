@@ -13,7 +13,8 @@ import numpy as np
 from qcompile.arrays import Array, IntArray, cells, outer, require_memory
 from qcompile.factors.base import CHUNK
 from qcompile.lattice import Group
-from qcompile.strategy.base import EPS, Block, Strategy, column_bound, exact_dot
+from qcompile.strategy import pairs
+from qcompile.strategy.base import EPS, Block, Strategy, column_bound, exact_dot, same_columns
 
 RANK_TOLERANCE = 1e-9
 """Singular values of B below this share of the largest count as zero."""
@@ -160,6 +161,46 @@ class KroneckerStrategy(Strategy):
     def sensitivity_squared(self) -> Fraction:
         """Column norms of a Kronecker product multiply."""
         return math.prod((column_bound(p.matrix) for p in self.parts), start=Fraction(1))
+
+    @cached_property
+    def pair_sensitivity_squared(self) -> Fraction:
+        """Every pair of a small node; for a large one pairs of the parts are combined."""
+        if all(same_columns(p.matrix) for p in self.parts):
+            return Fraction(0)
+        count = cells(self.shape)
+        if count <= pairs.SEARCHED or len(self.parts) == 1:
+            value = pairs.largest_distance(self.column_norms().ravel(), self.gram_rows)
+        else:
+            value = pairs.largest_product_distance([p.matrix.T @ p.matrix for p in self.parts])
+        return pairs.certain(value, float(self.sensitivity_squared), self.operations)
+
+    @property
+    def operations(self) -> int:
+        """Additions and multiplications that an entry of V passes through, at most."""
+        return sum(p.matrix.shape[0] + 2 for p in self.parts)
+
+    def column_norms(self) -> Array:
+        """``V[j, j]`` for every cell, shape `shape`: squared column norms multiply."""
+        norms = outer([(p.matrix * p.matrix).sum(axis=0).reshape(p.shape) for p in self.parts])
+        return np.ascontiguousarray(norms.transpose(np.argsort(self._order)))
+
+    def gram_rows(self, where: IntArray, first: int) -> Array:
+        """Rows of V at flat cells, columns from ``first``: ``(k,)`` to ``(k, cells - first)``."""
+        if len(self.parts) == 1 and self.parts[0].axes == tuple(range(len(self.shape))):
+            matrix = self.parts[0].matrix
+            return matrix[:, where].T @ matrix[:, first:]
+        return self._gram_rows(where)[:, first:]
+
+    def _gram_rows(self, where: IntArray) -> Array:
+        index = dict(enumerate(np.unravel_index(where, self.shape))) if self.shape else {}
+        rows: Array = np.ones((len(where), 1))
+        for p in self.parts:
+            at = np.ravel_multi_index([index[a] for a in p.axes], p.shape)
+            gram = p.matrix[:, at].T @ p.matrix
+            rows = (rows[:, :, None] * gram[:, None, :]).reshape(len(where), -1)
+        back = [self._order.index(a) + 1 for a in range(len(self.shape))]
+        shaped = rows.reshape(len(where), *(n for p in self.parts for n in p.shape))
+        return shaped.transpose(0, *back).reshape(len(where), -1)
 
     def rounding_error(self, x: Array) -> float:
         """Each pass sums at most n_p products: |error| <= gamma * |B_1| x ... x |B_k| |x| <= gamma max|B| sum(x)."""

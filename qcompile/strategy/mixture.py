@@ -10,24 +10,29 @@ Nothing is ever as large as the square of the number of cells.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
-from qcompile.arrays import Array, IntArray, cells, outer, require_memory
+from qcompile.arrays import Array, IntArray, cells, require_memory
 from qcompile.errors import IntegrityError
 from qcompile.factors.base import CHUNK
 from qcompile.lattice import Group
+from qcompile.strategy import pairs
 from qcompile.strategy.base import Block, Strategy
 from qcompile.strategy.fourier import FourierStrategy
 from qcompile.strategy.kronecker import KroneckerStrategy
 
 Plain: TypeAlias = KroneckerStrategy | FourierStrategy
 """What a mixture is made of."""
+
+SEARCHED = 2**14
+"""Cells up to which all pairs of columns are compared: seconds."""
 
 SPAN_TOLERANCE = 1e-7
 """Relative distance of the low-rank rows from the row space of the first term; rounding leaves 1e-10 of it."""
@@ -69,8 +74,7 @@ class MixtureStrategy(Strategy):
     def adjoint(self, y: Array) -> Array:
         """Sum of the terms' adjoints; see `Strategy.adjoint`."""
         starts = np.cumsum([0] + [t.rows for t in self.terms])
-        pieces = [t.adjoint(y[a:b]) for t, a, b in zip(self.terms, starts[:-1], starts[1:], strict=True)]
-        return np.asarray(sum(pieces[1:], start=pieces[0]))
+        return sum_of(t.adjoint(y[a:b]) for t, a, b in zip(self.terms, starts[:-1], starts[1:], strict=True))
 
     def solve(self, y: Array) -> Array:
         """``V^+ B' y`` by Woodbury; see `Strategy.solve`."""
@@ -142,10 +146,19 @@ class MixtureStrategy(Strategy):
 
     def column_norms(self) -> Array:
         """``V[j, j]`` for every cell, shape `shape`, in double precision."""
-        total: Array = np.zeros(self.shape)
-        for t in self.terms:
-            total += column_norms(t)
-        return total
+        return sum_of(t.column_norms() for t in self.terms)
+
+    @cached_property
+    def pair_sensitivity_squared(self) -> Fraction:
+        """Every pair of cells; past `SEARCHED` of them the sum of the terms' largest distances."""
+        count = cells(self.shape)
+        if count > SEARCHED or all(t.pair_sensitivity_squared == 0 for t in self.terms):
+            return sum((t.pair_sensitivity_squared for t in self.terms), Fraction(0))
+        value = pairs.largest_distance(
+            self.column_norms().ravel(), lambda where, first: sum_of(t.gram_rows(where, first) for t in self.terms)
+        )
+        operations = sum(t.operations for t in self.terms) + len(self.terms)
+        return pairs.certain(value, float(self.sensitivity_squared), operations)
 
     def rounding_error(self, x: Array) -> float:
         """That of the worst term."""
@@ -195,20 +208,14 @@ class MixtureStrategy(Strategy):
         return total
 
 
-def column_norms(strategy: Plain) -> Array:
-    """Squared column norms, shape `shape`: they multiply over Kronecker parts, and are all the same for a circulant."""
-    if isinstance(strategy, FourierStrategy):
-        return np.full(strategy.shape, float((strategy.kernel * strategy.kernel).sum()))
-    axes = [a for p in strategy.parts for a in p.axes]
-    norms = outer([(p.matrix * p.matrix).sum(axis=0).reshape(p.shape) for p in strategy.parts])
-    return np.ascontiguousarray(norms.transpose(np.argsort(axes)))
+def sum_of(arrays: Iterable[Array]) -> Array:
+    """Their entrywise sum."""
+    return functools.reduce(np.add, arrays)
 
 
 def _operations(strategy: Plain) -> int:
     """Additions and multiplications that an entry of `column_norms` passes through, at most."""
-    if isinstance(strategy, FourierStrategy):
-        return strategy.rows + 2
-    return sum(p.matrix.shape[0] + 2 for p in strategy.parts)
+    return strategy.rows + 2 if isinstance(strategy, FourierStrategy) else strategy.operations
 
 
 def _written_out(factors: Sequence[Array]) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from qcompile.arrays import Array
 from qcompile.compiler import compile
 from qcompile.factors import Abs, Affine, Circular, Marginal, Matrix, Predicate, Prefix, Random, Range
 from qcompile.plan import Plan
+from qcompile.schema import Policy, Schema
 from qcompile.workload import Workload
 from tests.conformance.helpers import category, family, integer, integers, some_weights, workload
 
@@ -84,6 +85,12 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
 }
 
 
+ONLY_TOTALS = ("total", "size one only")
+"""Workloads that need no budget where one row is replaced."""
+
+LARGE = ("hybrid", "repeated sizes")
+"""Workloads on 72 and 81 cells: too many pairs of rows to write out."""
+
 STRATEGIES = ("haar", "identity", "hierarchical", "prefix")
 
 
@@ -97,9 +104,15 @@ class Case:
     contributions: int = 1
     optimised: bool = False
     blocks: str = "no"
+    neighbours: str = "add-remove"
+    drop: bool = False
 
     def workload(self) -> Workload:
-        return WORKLOADS[self.name]()
+        made = WORKLOADS[self.name]()
+        if not self.drop:
+            return made
+        first, *others = made.schema
+        return Workload(Schema((replace(first, policy=Policy("drop")), *others)), made.families)
 
     def centring(self) -> dict[str, Array]:
         return {a.name: some_weights(a.size, i) for i, a in enumerate(self.workload().schema)} if self.skewed else {}
@@ -125,6 +138,7 @@ class Case:
             blocks=self.given_blocks(),
             strategies=self.strategies(),
             contributions=self.contributions,
+            neighbours=self.neighbours,
         )
 
     def __str__(self) -> str:
@@ -133,6 +147,8 @@ class Case:
             "optimised": self.optimised,
             f"blocks {self.blocks}": self.blocks != "no",
             f"{self.contributions} rows": self.contributions > 1,
+            "replaced": self.neighbours == "replace-one",
+            "dropped": self.drop,
         }
         return ", ".join([self.name, self.solver, *(text for text, there in extra.items() if there)])
 
@@ -145,4 +161,18 @@ CASES = [
     *(Case(name, "auto", skewed=True, blocks="dealt") for name in WORKLOADS),
     Case("hybrid", "auto", contributions=3),
     Case("mixed on one pair", "exact", blocks="auto", contributions=2),
+    *(
+        Case(name, solver, neighbours="replace-one")
+        for name in WORKLOADS
+        for solver in ("auto", "rp", "wff", "conic")
+        if name not in ONLY_TOTALS
+    ),
+    *(Case(n, "auto", neighbours="replace-one", optimised=True) for n in WORKLOADS if n not in ONLY_TOTALS),
+    *(
+        Case(n, "auto", neighbours="replace-one", skewed=True, blocks="dealt")
+        for n in WORKLOADS
+        if n not in ONLY_TOTALS
+    ),
+    *(Case(n, "auto", neighbours="replace-one", contributions=2) for n in WORKLOADS if n not in LARGE),
+    *(Case(n, "auto", neighbours="replace-one", drop=True) for n in WORKLOADS),
 ]

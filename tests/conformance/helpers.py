@@ -16,6 +16,7 @@ from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Prefix, Ra
 from qcompile.factors.threshold import Threshold
 from qcompile.plan import Measurement
 from qcompile.privacy.budget import Budget
+from qcompile.privacy_unit import PrivacyUnit
 from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, Schema
 from qcompile.workload import Family, Product, Workload
 
@@ -103,15 +104,42 @@ def node_matrix(measurement: Measurement) -> Array:
 
 
 def mechanism(schema: Schema, measurements: Iterable[Measurement]) -> Array:
-    """All measurements stacked on the full domain, each row divided by its noise scale."""
-    return np.concatenate([expand(schema, m.attributes, node_matrix(m)) / m.scale for m in measurements])
+    """All noisy measurements stacked on the full domain, each row divided by its noise scale."""
+    none = np.zeros((0, math.prod(a.size for a in schema)))
+    noisy = (m for m in measurements if m.scale > 0)
+    return np.concatenate([none, *(expand(schema, m.attributes, node_matrix(m)) / m.scale for m in noisy)])
 
 
-def least_squares_variances(queries: Array, rows: Array) -> Array:
-    """Variance of the best linear unbiased answer of each query from ``rows x`` plus unit noise.
+def known(schema: Schema, measurements: Iterable[Measurement]) -> Array:
+    """What is measured without noise, on the full domain."""
+    none = np.zeros((0, math.prod(a.size for a in schema)))
+    return np.concatenate([none, *(expand(schema, m.attributes, node_matrix(m)) for m in measurements if m.scale == 0)])
+
+
+def neighbour_distances(columns: Array, unit: PrivacyUnit) -> Array:
+    """``|M (x - x')|^2`` over neighbouring tables, one row per table pair: all of them, written out.
+
+    Args:
+      columns: ``(rows, cells)``.
+      unit: who may change what; up to two rows.
+    """
+    n, k = columns.shape[1], unit.contributions
+    sizes = [k] if unit.public_total else range(k + 1)
+    histograms = [c for size in sizes for c in itertools.combinations_with_replacement(range(n), size)]
+    images = np.array([columns[:, list(h)].sum(axis=1) for h in histograms])
+    if unit.neighbours == "add-remove":
+        return np.asarray((images**2).sum(axis=1))
+    return np.asarray(((images[:, None, :] - images[None, :, :]) ** 2).sum(axis=2))
+
+
+def least_squares_variances(queries: Array, rows: Array, exact: Array | None = None) -> Array:
+    """Variance of the best linear unbiased answer of each query from ``rows x`` plus unit noise, ``exact x`` known.
 
     Fails where a query is not in the row space, instead of returning a number for it.
     """
+    if exact is not None and len(exact):
+        unknown = np.eye(exact.shape[1]) - np.linalg.pinv(exact) @ exact
+        queries, rows = queries @ unknown, rows @ unknown
     inverse = np.linalg.pinv(rows, rcond=1e-9)
     weights = queries @ inverse
     error = np.abs(weights @ rows - queries).max()

@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 
+from qcompile import parallel
 from qcompile.codec import ArrayStore, strategy_data
 from qcompile.compiler import compile
 from qcompile.decompose import decompose
@@ -19,7 +20,7 @@ from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
 from qcompile.projection import Gram
 from qcompile.schema import Attribute, IntegerDomain, Schema
-from qcompile.solvers import exact, fourier, parallel, residual
+from qcompile.solvers import exact, fourier, residual
 from qcompile.solvers.bounds import lower_bound
 from qcompile.solvers.choose import solve
 from qcompile.solvers.solution import Solution

@@ -7,7 +7,7 @@ linear algebra library is used as it is configured, so that results have the sam
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from qcompile.checks import whole
@@ -15,21 +15,21 @@ from qcompile.checks import whole
 T = TypeVar("T")
 
 LEAST_EFFORT = 2**23
-"""Sum of squared cells (or ranks) below which one thread does everything: a fraction of a second."""
+"""Steps below which one thread does everything: a fraction of a second."""
 
 
-def in_order(jobs: Sequence[Callable[[], T]], effort: float, workers: int | None) -> Iterator[T]:
+def in_order(jobs: Iterable[Callable[[], T]], effort: float, workers: int | None) -> Iterator[T]:
     """Results of independent jobs, in their order, each as soon as it and all before it are done.
 
     Args:
-      jobs: what to do.
-      effort: of all of it, in squared cells.
+      jobs: what to do; taken one after another, a few ahead of what is done.
+      effort: of all of it, in rough steps (squared cells when solving).
       workers: threads; one per processor where None.
 
     Raises:
       OptionError: the number of workers is not a whole number of at least 1.
     """
-    count = min(_threads(workers), len(jobs))
+    count = _threads(workers)
     if count <= 1 or effort < LEAST_EFFORT:
         return (job() for job in jobs)
     from joblib import Parallel, delayed
