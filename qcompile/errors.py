@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 
@@ -41,6 +42,25 @@ class BudgetError(QCompileError, ValueError):
     """A budget that cannot be granted: malformed, zero, or more than is left."""
 
     exit_code = 3
+
+
+class OverspendError(BudgetError):
+    """More was asked of a ledger than it has left; the ledger is as it was.
+
+    Attributes:
+      requested: rho asked for.
+      remaining: rho left.
+    """
+
+    def __init__(self, message: str, requested: Fraction, remaining: Fraction) -> None:
+        super().__init__(message)
+        self.requested = requested
+        self.remaining = remaining
+
+    @property
+    def short_by(self) -> Fraction:
+        """What is missing."""
+        return self.requested - self.remaining
 
 
 class NotEstimableError(QCompileError, ValueError):

@@ -1,14 +1,36 @@
-"""Writing files in one step: either the whole new file is there, or nothing changed."""
+"""What is at a path, and writing in one step: either the whole new file is there, or nothing changed."""
 
 from __future__ import annotations
 
+import itertools
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from qcompile.errors import StorageError
+
+
+def place(path: Path) -> Literal["file", "folder", "nothing", "device"]:
+    """What is at a path, links followed, before anything is opened: opening a pipe may wait forever.
+
+    Returns:
+      "device" for pipes, sockets and devices, which need not have an end.
+
+    Raises:
+      OSError: it cannot be looked at: links in a circle, a forbidden folder, a name too long.
+      ValueError: it is no path, such as a text with a zero character.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "nothing"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "file" if stat.S_ISREG(mode) else "device"
 
 
 def require_place(path: str | Path) -> None:
@@ -46,7 +68,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
-        temporary.chmod(target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask())
+        temporary.chmod(target.stat().st_mode & 0o7777 if target.exists() else usual_mode())
         os.replace(temporary, target)
     except OSError as e:
         raise StorageError(f"cannot write {path}: {e.strerror or e}") from None
@@ -55,7 +77,26 @@ def replacing(path: str | Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)  # gone already where it was renamed
 
 
-def _umask() -> int:
+def set_aside(path: str | Path) -> Path | None:
+    """Give what stands at ``path`` the first free name of ``path.1``, ``path.2``, ...; None where nothing does.
+
+    Raises:
+      StorageError: it cannot be renamed.
+    """
+    path = Path(path)
+    if not path.exists():
+        return None
+    numbered = (path.with_name(f"{path.name}.{i}") for i in itertools.count(1))
+    aside = next(p for p in numbered if not p.exists())
+    try:
+        os.rename(path, aside)
+    except OSError as e:
+        raise StorageError(f"cannot rename {path}, which is in the way: {e.strerror or e}") from None
+    return aside
+
+
+def usual_mode() -> int:
+    """The permissions of a new file: what the umask leaves of reading and writing for all."""
     mask = os.umask(0o077)
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask

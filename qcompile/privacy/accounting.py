@@ -8,12 +8,14 @@ A mechanism ``B x + N(0, sigma^2)`` has cost ``b = max_j ||B[:, j]||^2 / sigma^2
   search in doubles found: the search decides only how tight the bound is. The bound itself is then evaluated in balls
   and rounded to the safe side, so a converted rho never exceeds what the request allows.
 - the Gaussian mechanism's own (Balle, Wang 2018, arXiv 1805.06530, Theorem 8): ``delta(epsilon) = Phi(r/2 - epsilon/r)
-  - e^epsilon Phi(-r/2 - epsilon/r)`` with ``r = sqrt(b)``, evaluated in balls and inverted by bisection.
+  - e^epsilon Phi(-r/2 - epsilon/r)`` with ``r = sqrt(b)``, evaluated in balls and inverted by bisection over the
+  doubles: the result is the last double for which the condition is certain, hence monotone in the request.
 """
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
@@ -21,15 +23,15 @@ from typing import Any
 
 from qcompile.errors import BudgetError
 from qcompile.privacy.balls import ball, precision, rounded_down, rounded_up
-from qcompile.privacy.exact import Number, exact, finite, shown
-
-"""A noise scale is at least ``2^8`` and less than ``2^9`` steps of its grid."""
+from qcompile.privacy.exact import SMALLEST, Number, exact, finite, shown
 
 LARGEST_EPSILON = Fraction(10**9)
+"""Larger requests protect nothing, and are likely a slip."""
 
 _BITS = 256
 _SEARCH = 300.0
 _STEPS = 80
+_MOST_BITS = 8192  # where a comparison that is still open counts as failed
 
 
 def rho_from_epsilon(epsilon: Number, delta: Number) -> Fraction:
@@ -65,7 +67,7 @@ def epsilon_from_rho(rho: Number, delta: Number) -> Fraction:
 
 
 def delta_from_rho(rho: Number, epsilon: Number) -> Fraction:
-    """The smallest delta known to hold at ``epsilon`` under ``rho`` zCDP, rounded up, at most 1.
+    """The smallest delta known to hold at ``epsilon`` under ``rho`` zCDP, rounded up; between 1e-100 and 1.
 
     Raises:
       BudgetError: a parameter is out of its range.
@@ -78,7 +80,8 @@ def delta_from_rho(rho: Number, epsilon: Number) -> Fraction:
     u = _crossing(lambda u: (2 * u + 1) * rough - target - math.log1p(1 / u))
     with precision(_BITS):
         exponent = ball(u * ((1 + u) * r - e)) - _entropy(u)
-        return min(Fraction(1), rounded_up(exponent.exp()))
+        # Compared before it is exponentiated: the power itself may have more digits than memory.
+        return SMALLEST if exponent <= ball(SMALLEST).log() else min(Fraction(1), rounded_up(exponent.exp()))
 
 
 def cost_from_epsilon(epsilon: Number, delta: Number) -> Fraction:
@@ -109,13 +112,28 @@ def epsilon_from_cost(cost: Number, delta: Number) -> Fraction:
     References:
       Balle, Wang 2018, Theorem 8.
     """
-    c, d = exact("cost", cost), exact_delta(delta)
-    if _gaussian_holds(c, Fraction(0), d):
-        return Fraction(0)
-    high = _epsilon_from_rho(c / 2, d)
-    steps = _first(lambda t: _gaussian_holds(c, high * Fraction(t, 2**50), d), 2**50)
-    with precision(_BITS):
-        return rounded_up(ball(high * Fraction(steps, 2**50)))
+    return _epsilon_from_cost(exact("cost", cost), exact_delta(delta))
+
+
+def delta_from_cost(cost: Number, epsilon: Number) -> Fraction:
+    """The delta at ``epsilon`` of one Gaussian mechanism of this cost, rounded up; between 1e-100 and 1.
+
+    Raises:
+      BudgetError: a parameter is out of its range.
+
+    References:
+      Balle, Wang 2018, Theorem 8.
+    """
+    c, e = exact("cost", cost), _checked_epsilon(epsilon)
+    bits = 128
+    while True:  # ends: the true value is above 0, so enough bits separate it from 0
+        with precision(bits):
+            true = gaussian_delta(c, e)
+            if true <= ball(SMALLEST):
+                return SMALLEST
+            if true > 0 and true.rel_accuracy_bits() > 64:
+                return min(Fraction(1), rounded_up(true))
+        bits *= 2
 
 
 def exact_delta(delta: Number) -> Fraction:
@@ -162,12 +180,8 @@ def _rho_from_epsilon(epsilon: Fraction, delta: Fraction) -> Fraction:
 @lru_cache(maxsize=256)
 def _epsilon_from_rho(rho: Fraction, delta: Fraction) -> Fraction:
     rough, log_delta = float(rho), _log(delta)
-
-    def slope(u: float) -> float:
-        epsilon = (1 + u) * rough - (log_delta + math.log1p(u)) / u - math.log1p(1 / u)
-        return (2 * u + 1) * rough - epsilon - math.log1p(1 / u)
-
-    u = _crossing(slope)
+    # The derivative of the bound on epsilon, times u^2.
+    u = _crossing(lambda u: u * u * rough + log_delta + math.log1p(u))
     with precision(_BITS):
         found = rounded_up(ball((1 + u) * rho) - (ball(delta).log() + _entropy(u)) / ball(u))
     return max(Fraction(0), found)
@@ -197,19 +211,33 @@ def _crossing(slope: Callable[[float], float]) -> Fraction:
 
 @lru_cache(maxsize=256)
 def _cost_from_epsilon(epsilon: Fraction, delta: Fraction) -> Fraction:
-    low = 2 * _rho_from_epsilon(epsilon, delta)
-    doublings = 1
-    while _gaussian_holds(low * 2**doublings, epsilon, delta):
-        doublings += 1
-    width = low * (2**doublings - 1)
-    steps = _first(lambda t: not _gaussian_holds(low + width * Fraction(t, 2**50), epsilon, delta), 2**50)
-    with precision(_BITS):
-        return rounded_down(ball(low + width * Fraction(steps - 1, 2**50)))
+    low = 2 * _rho_from_epsilon(epsilon, delta)  # holds: the zCDP bound is an upper bound of the curve
+    while _gaussian_holds(2 * low, epsilon, delta):
+        low *= 2
+    below, above = _ordinal(low), _ordinal(2 * low)
+    return _double(_first(lambda i: not _gaussian_holds(_double(i), epsilon, delta), below, above) - 1)
 
 
-def _first(holds: Callable[[int], bool], high: int) -> int:
-    """The smallest t in ``1..high`` for which a monotone condition holds; it is taken to hold at ``high``."""
-    low = 0
+@lru_cache(maxsize=256)
+def _epsilon_from_cost(cost: Fraction, delta: Fraction) -> Fraction:
+    if _gaussian_holds(cost, Fraction(0), delta):
+        return Fraction(0)
+    above = _ordinal(_epsilon_from_rho(cost / 2, delta))
+    return _double(_first(lambda i: _gaussian_holds(cost, _double(i), delta), 0, above))
+
+
+def _ordinal(value: Fraction) -> int:
+    """The number of positive doubles up to ``value``, which is one of them: their bit patterns, read as integers."""
+    return int(struct.unpack("<q", struct.pack("<d", float(value)))[0])
+
+
+def _double(ordinal: int) -> Fraction:
+    """The inverse of `_ordinal`."""
+    return Fraction(struct.unpack("<d", struct.pack("<q", ordinal))[0])
+
+
+def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Where a condition on integers begins to hold, if it fails at ``low``, holds at ``high`` and is monotone."""
     while high - low > 1:
         middle = (low + high) // 2
         if holds(middle):
@@ -222,7 +250,7 @@ def _first(holds: Callable[[int], bool], high: int) -> int:
 def _gaussian_holds(cost: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
     """Whether a Gaussian mechanism of this cost certainly satisfies (epsilon, delta)."""
     bits = 128
-    while bits <= 8192:
+    while bits <= _MOST_BITS:
         with precision(bits):
             true = gaussian_delta(cost, epsilon)
             if true <= ball(delta):
@@ -246,4 +274,9 @@ def gaussian_delta(cost: Fraction, epsilon: Fraction) -> Any:
     root, half = ball(cost).sqrt(), ball(Fraction(1, 2))
     scale = half.sqrt()
     shift = ball(epsilon) / root
-    return half * (((shift - root / 2) * scale).erfc() - ball(epsilon).exp() * ((shift + root / 2) * scale).erfc())
+    return half * (_erfc((shift - root / 2) * scale) - ball(epsilon).exp() * _erfc((shift + root / 2) * scale))
+
+
+def _erfc(x: Any) -> Any:
+    """``erfc`` of a ball, from its two ends: Arb's own bound for what a radius does to a large x is far wider."""
+    return x.lower().erfc().union(x.upper().erfc())

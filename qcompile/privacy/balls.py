@@ -1,12 +1,13 @@
 """Rigorous real arithmetic: a thin layer over Arb (python-flint), whose numbers are balls that contain the true value.
 
 A comparison of balls is true only if it holds for every point of them, whatever the working precision; precision only
-decides how often the answer is "cannot tell". That matters because Arb's precision is one setting of the process:
-another thread that changes it can make work here slower, never wrong.
+decides how often the answer is "cannot tell". Arb's precision is one setting of the process: threads take turns here,
+and whatever else changed it could make the work slower, never wrong.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -16,18 +17,21 @@ from qcompile.errors import BudgetError
 
 DOUBLE_BITS = 53
 
+_TURN = threading.RLock()
+
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    """Work with ``bits`` bits inside the block."""
+    """Work with ``bits`` bits inside the block; other threads wait for its end."""
     import flint
 
-    before = flint.ctx.prec
-    flint.ctx.prec = bits
-    try:
-        yield
-    finally:
-        flint.ctx.prec = before
+    with _TURN:
+        before = flint.ctx.prec
+        flint.ctx.prec = bits
+        try:
+            yield
+        finally:
+            flint.ctx.prec = before
 
 
 def ball(value: Fraction | int) -> Any:

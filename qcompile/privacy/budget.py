@@ -1,6 +1,7 @@
 """The privacy budget of a run, as it was asked for, and what that request is worth in every other currency.
 
 Everything is a fraction: parts of a budget add up to it exactly, and a request is converted once, to the safe side.
+What a budget is said to be worth is an upper bound of the privacy loss, rounded up in every currency and in print.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ from qcompile.allocation import root_up
 from qcompile.errors import BudgetError, OptionError
 from qcompile.privacy.accounting import (
     cost_from_epsilon,
+    delta_from_cost,
+    delta_from_rho,
     epsilon_from_cost,
     epsilon_from_rho,
     exact_delta,
     rho_from_epsilon,
 )
-from qcompile.privacy.exact import Number, exact, exact_text, rounded_text
-
-"""How (epsilon, delta) and noise are related: by the zCDP bound, or by the Gaussian mechanism's own curve."""
+from qcompile.privacy.exact import LARGEST, SMALLEST, Number, exact, exact_text, rounded_text
 
 Kind: TypeAlias = Literal["epsilon", "rho", "cost", "mu"]
 
 USUAL_DELTA = Fraction(1, 10**9)
 """The delta at which the epsilon of a budget is shown that names none."""
+
+USUAL_EPSILON = Fraction(1)
+"""The epsilon at which the delta of such a budget is shown."""
 
 _ONE_OF = "give exactly one of: epsilon with delta, rho, cost, mu"
 
@@ -39,11 +43,16 @@ class Budget:
 
     Attributes:
       kind: which parameter was given; "epsilon" stands for epsilon with delta.
-      amount: its exact value, > 0; an epsilon is at most 1e9.
+      amount: its exact value, in 1e-100..1e100, and worth a rho in 1e-100..5e99; an epsilon is at most 1e9.
       delta: between 0 and 1, exclusive; None unless ``kind`` is "epsilon".
 
     Raises:
       BudgetError: a value is not a finite number in its range, or the parameters are not one complete request.
+
+    Example:
+      >>> budget = Budget(epsilon=1, delta=1e-9)
+      >>> print(budget)
+      epsilon 1 at delta 1e-9 (zcdp), rho 0.0149731, mu 0.17305, cost 0.0299462
     """
 
     kind: Kind
@@ -67,8 +76,7 @@ class Budget:
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "amount", amount)
         object.__setattr__(self, "delta", exact_d)
-        if exact_d is not None:
-            rho_from_epsilon(amount, exact_d)  # what cannot be converted is refused here, where it is written
+        _require_worth(self)
 
     @property
     def epsilon(self) -> Fraction | None:
@@ -79,6 +87,16 @@ class Budget:
     def rho(self) -> Fraction:
         """The request in zCDP: an (epsilon, delta) request rounded down, the others exactly."""
         return self.charge("zcdp")
+
+    @property
+    def cost(self) -> Fraction:
+        """Twice `rho`: squared sensitivity over variance of Gaussian noise, the sum over all that is measured."""
+        return 2 * self.rho
+
+    @property
+    def mu(self) -> Fraction:
+        """The request in Gaussian differential privacy: the root of `cost`, rounded up to a double where not exact."""
+        return self._mu(self.rho)
 
     def charge(self, accounting: str = "zcdp") -> Fraction:
         """The rho that a run may spend.
@@ -113,17 +131,35 @@ class Budget:
         rho = self.charge(accounting)
         return epsilon_from_cost(2 * rho, delta) if accounting == "gaussian" else epsilon_from_rho(rho, delta)
 
-    def describe(self, accounting: str = "zcdp") -> str:
-        """The budget in every currency, on one line; what was asked for is exact, the rest to six digits."""
+    def delta_at(self, epsilon: Number, accounting: str = "zcdp") -> Fraction:
+        """The delta that this budget, spent under an accounting, guarantees at an epsilon, rounded up, 1e-100 to 1.
+
+        Raises:
+          BudgetError: epsilon is not > 0 and at most 1e9.
+          OptionError: another accounting.
+        """
         rho = self.charge(accounting)
-        delta = USUAL_DELTA if self.delta is None else self.delta
-        epsilon = exact_text(self.amount) if self.delta else rounded_text(self.epsilon_at(delta, accounting), up=True)
-        mu = Fraction(root_up(2 * rho))
-        shown = {"rho": rounded_text(rho), "mu": rounded_text(mu), "cost": rounded_text(2 * rho)}
-        if self.delta is None:
-            shown[self.kind] = exact_text(self.amount)
-        views = ", ".join(f"{name} {text}" for name, text in shown.items())
-        return f"epsilon {epsilon} at delta {exact_text(delta)} ({accounting}), {views}"
+        return delta_from_cost(2 * rho, epsilon) if accounting == "gaussian" else delta_from_rho(rho, epsilon)
+
+    def describe(self, accounting: str = "zcdp") -> str:
+        """The budget in every currency, on one line; what was asked for is exact, the rest six digits, rounded up."""
+        rho = self.charge(accounting)
+        shown = {"rho": rho, "mu": self._mu(rho), "cost": 2 * rho}
+        texts = {k: exact_text(v) if k == self.kind else rounded_text(v, up=True) for k, v in shown.items()}
+        views = ", ".join(f"{name} {text}" for name, text in texts.items())
+        return f"{self._describe_curve(accounting)}, {views}"
+
+    def _describe_curve(self, accounting: str) -> str:
+        """Epsilon at a delta: as requested; else at the usual delta, and delta at the usual epsilon."""
+        if self.delta is not None:
+            return f"epsilon {exact_text(self.amount)} at delta {exact_text(self.delta)} ({accounting})"
+        epsilon = rounded_text(self.epsilon_at(USUAL_DELTA, accounting), up=True)
+        delta = rounded_text(self.delta_at(USUAL_EPSILON, accounting), up=True)
+        usual = f"epsilon {epsilon} at delta {exact_text(USUAL_DELTA)} ({accounting})"
+        return f"{usual}, delta {delta} at epsilon {exact_text(USUAL_EPSILON)}"
+
+    def _mu(self, rho: Fraction) -> Fraction:
+        return self.amount if self.kind == "mu" else Fraction(root_up(2 * rho))
 
     @property
     def request(self) -> dict[str, str]:
@@ -148,6 +184,15 @@ def _require_one_request(given: dict[Kind, Fraction], delta: Fraction | None) ->
     if len(given) > 1 or (delta is not None and "epsilon" not in given):
         names = [*given, *(["delta"] if delta is not None else [])]
         raise BudgetError(f"{', '.join(names)} are more than one request; {_ONE_OF}")
+
+
+def _require_worth(budget: Budget) -> None:
+    """What cannot be converted, with its cost in range too, is refused where it is written."""
+    if not SMALLEST <= budget.rho <= LARGEST / 2:
+        names = ", ".join(f"{name}={text}" for name, text in budget.request.items())
+        raise BudgetError(
+            f"{names} is worth rho={rounded_text(budget.rho)}, outside 1e-100..5e99; give a budget nearer to 1"
+        )
 
 
 def _require_accounting(accounting: str) -> None:

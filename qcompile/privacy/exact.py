@@ -24,6 +24,8 @@ SMALLEST, LARGEST = Fraction(1, 10**100), Fraction(10**100)
 """The range of every parameter: squares and ratios of two of them are still normal doubles."""
 
 _LONGEST_TEXT = 2000
+_SHOWN_BITS = 400
+_MOST_BITS = 3000  # of a denominator: exact text of every accepted number is then short enough to be read again
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _RATIO = re.compile(r"([+-]?[0-9]+) */ *([0-9]+)")
 _WAYS = "give a number > 0 such as 1, 0.1, 1e-9 or 1/49"
@@ -40,7 +42,7 @@ def exact(name: str, value: object) -> Fraction:
       The exact value, in ``[1e-100, 1e100]``; a float counts as the decimal number that it prints as.
 
     Raises:
-      BudgetError: not a number, not finite, not > 0, or out of that range.
+      BudgetError: not a number, not finite, not > 0, out of that range, or of more than about 900 digits.
     """
     number = finite(name, value)
     if not number > 0:
@@ -54,9 +56,11 @@ def finite(name: str, value: object) -> Fraction:
     """``value`` as a fraction, of any sign and size.
 
     Raises:
-      BudgetError: it is not a finite number.
+      BudgetError: it is not a finite number, or has more than about 900 digits.
     """
-    number = _read(value)
+    number = None if _is_long(value) else _read(value)
+    if _is_long(value) or _is_long(number):
+        raise BudgetError(f"{name}={shown(value)} has more than 900 digits; give a number of fewer digits")
     if number is None:
         raise BudgetError(f"{name}={shown(value)} is not a finite number; {_WAYS}")
     return number
@@ -75,8 +79,10 @@ def rounded_text(value: Fraction, *, up: bool = False) -> str:
 
 def shown(value: object) -> str:
     """A value as a message quotes it: as it was written, cut when long."""
-    if isinstance(value, int) and value.bit_length() > 400:
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
         return f"(an integer of {value.bit_length()} bits)"
+    if isinstance(value, Fraction) and max(map(int.bit_length, (value.numerator, value.denominator))) > _SHOWN_BITS:
+        return f"(a fraction of {value.denominator.bit_length()} bits below the line)"
     if isinstance(value, np.generic):
         return str(value)
     text = str(value) if isinstance(value, Fraction | Decimal) else repr(value)
@@ -84,6 +90,8 @@ def shown(value: object) -> str:
 
 
 def _decimal_text(value: Fraction, context: Context) -> str:
+    if not value:
+        return "0"
     # The operands are exact whatever the context; the quotient is rounded once.
     quotient = context.divide(Decimal(value.numerator), Decimal(value.denominator))
     if not 1e-4 <= quotient < 10**15:
@@ -92,8 +100,17 @@ def _decimal_text(value: Fraction, context: Context) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def _is_long(value: object) -> bool:
+    """Whether a number has so many digits that reading it, or the exact text of it, would take long."""
+    if isinstance(value, Decimal):
+        return value.is_finite() and len(value.as_tuple().digits) > _LONGEST_TEXT
+    if isinstance(value, Fraction):
+        return value.denominator.bit_length() > _MOST_BITS
+    return isinstance(value, str) and len(value) > _LONGEST_TEXT
+
+
 def _read(value: object) -> Fraction | None:
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool | np.bool_ | np.timedelta64):  # NumPy counts durations among its integers
         return None
     if isinstance(value, str):
         return _read_text(value)
@@ -101,8 +118,9 @@ def _read(value: object) -> Fraction | None:
         # str of a NumPy scalar is the shortest text of its own width: float32(0.1) is 1/10 too.
         return _read_text(str(value)) if math.isfinite(value) else None
     if isinstance(value, Decimal):
-        usable = value.is_finite() and (not value or abs(value.adjusted()) < 400)
-        return Fraction(value) if usable else None
+        # Not by comparing: a signalling NaN would raise. A huge exponent would become as many digits.
+        usable = value.is_finite() and (value.is_zero() or abs(value.adjusted()) < 400)
+        return Fraction(0 if value.is_zero() else value) if usable else None
     if isinstance(value, numbers.Rational):
         return Fraction(int(value.numerator), int(value.denominator))
     return None
@@ -110,8 +128,6 @@ def _read(value: object) -> Fraction | None:
 
 def _read_text(text: str) -> Fraction | None:
     text = text.strip()
-    if len(text) > _LONGEST_TEXT:
-        return None
     if _DECIMAL.fullmatch(text):
         return Fraction(text)
     ratio = _RATIO.fullmatch(text)

@@ -9,19 +9,18 @@ and bounds, and look closer only where the bounds do not settle the integer.
 probability p after the leading 0 that makes it uniform on (0, 1/2); ``|Z| = -Phi^-1(p)``. The first 63 bits form the
 integer k, hence ``k <= 2^64 p < k + 1``.
 
-**First look**, in doubles, for all entries at once. With f the caller's double for c,
-``|f - c| <= error``, take ``z = -ndtri((k + 1/2) / 2^64)`` and ``t = (f - rint(f)) + sign s z``. What separates t from
-the real number:
+**First look**, in doubles, for all entries at once. With f the caller's double for c, ``|f - c| <= error``, take
+``z = -ndtri((k + 1/2) / 2^64)`` and ``t = (f - rint(f)) + sign s z``. What separates t from the real number:
 
 - the unread bits and the rounding of p: p is off by at most ``2^-65 + 2^-52 p``, and an error dp moves z by
-  ``dp/phi(z)``. With ``p/phi(z)`` (Mills' ratio) at most 1.26, and ``1/phi(z) < 2^17`` where ``k >= 2^46`` (z < 4.5),
-  that is below ``2^-46 z + 2^-51``;
-- ndtri itself, within 2^-50.4 relative as measured (a test looks again);
+  ``dp/phi(z)``. With ``p/phi(z)`` (Mills' ratio) at most 1.26, and ``1/phi(z) < 2^16`` where ``k >= 2^46`` (z < 4.5),
+  that is below ``2^-49 z + 2^-51``;
+- ndtri itself, within ``2^-49 z`` (a test looks again);
 - the product and the sum: ``2^-53 s z`` and ``2^-53 (1/2 + s z)``; ``f - rint(f)`` and ``t - rint(t)`` are exact;
 - ``error``, which is where the rounding errors of a BLAS product come in.
 
-All this is well below ``2^-42 s z + 2^-50 s + 2^-40 + error``. If t is farther than that from every half-integer, y is
-``rint(f) + rint(t)``.
+All this is less than half of ``2^-42 s z + 2^-50 s + 2^-40``, and ``error``. If t is farther than their sum from every
+half-integer, y is ``rint(f) + rint(t)``. docs/noise.md has the proof, line by line, and the test behind each line.
 
 **Second look**, in ball arithmetic (Arb), for the few others (1e-5 of them: mostly ``k < 2^46``). Mirrored so that the
 sign is +, y is the largest integer n with ``|Z| > b = (n - 1/2 - c)/s``. That holds exactly if p is below
@@ -58,7 +57,7 @@ LARGEST_SCALE = 2.0**40
 _CHUNK = 1 << 14  # entries at a time: the temporaries stay in a core's cache
 _SIGN = np.uint64(1 << 63)
 _TAIL = np.uint64((1 << 63) - 1)
-_SHORT_TAIL = 1 << 46
+_SHORT_TAIL = np.uint64(1 << 46)
 _LARGEST_CENTER = 2.0**52
 _RELATIVE, _PER_SCALE, _ABSOLUTE = 2.0**-42, 2.0**-50, 2.0**-40
 
@@ -110,30 +109,59 @@ def first_look(words: Words, center: Array, error: float, s: float) -> tuple[Int
     Returns:
       The integers, and a mask that is False where they must be looked at again; shape ``(m,)`` each.
     """
-    from scipy.special import ndtri
-
-    tails = (words & _TAIL).view(np.int64)
     with np.errstate(invalid="ignore"):
-        # ndtri of a tail is <= 0: flipping its sign bit where the sign bit of the word is set gives sign * s * z.
-        noise: Array = tails.astype(np.float64)
-        noise += 0.5
-        noise *= 2.0**-FIRST_BITS
-        ndtri(noise, out=noise)
-        noise *= s
-        margin = np.abs(noise)
-        noise.view(np.uint64)[...] ^= words & _SIGN
-        whole = np.rint(center)
-        noise += center - whole
-        nearest = np.rint(noise)
-        noise -= nearest
-        np.abs(noise, out=noise)
-        margin *= _RELATIVE
-        noise += margin
-        sure: BoolArray = noise < 0.5 - (_PER_SCALE * s + _ABSOLUTE + error)
-        sure &= tails >= _SHORT_TAIL
+        whole, sums, spread = rough_sums(words, center, s)
+        nearest = np.rint(sums)
+        sums -= nearest
+        np.abs(sums, out=sums)
+        sums += margin(spread, s)
+        sure: BoolArray = sums < 0.5 - error
+        sure &= (words & _TAIL) >= _SHORT_TAIL
         sure &= np.abs(whole) <= _LARGEST_CENTER
         nearest += whole
         return nearest.astype(np.int64), sure
+
+
+def rough_sums(words: Words, center: Array, s: float) -> tuple[Array, Array, Array]:
+    """``f + sign s z`` in double precision, in two parts.
+
+    Args:
+      words: the first 64 bits of each entry, shape ``(m,)``.
+      center: f, shape ``(m,)``.
+      s: noise scale.
+
+    Returns:
+      ``rint(f)``, the rest of the sum, and ``s z``, shape ``(m,)`` each. The rest differs from ``c - rint(f) +
+      sign s |Z|``, whatever the further bits, by less than half of `margin`, and ``|f - c|``.
+    """
+    from scipy.special import ndtri
+
+    # ndtri of a tail is <= 0: flipping its sign bit where the sign bit of the word is set gives sign * s * z.
+    noise: Array = (words & _TAIL).view(np.int64).astype(np.float64)
+    noise += 0.5
+    noise *= 2.0**-FIRST_BITS
+    ndtri(noise, out=noise)
+    noise *= s
+    spread = np.abs(noise)
+    noise.view(np.uint64)[...] ^= words & _SIGN
+    whole = np.rint(center)
+    noise += center - whole
+    return whole, noise, spread
+
+
+def margin(spread: Array, s: float) -> Array:
+    """How far from a half-integer a sum must be, besides the error of its center, for `first_look` to trust it.
+
+    Args:
+      spread: ``s z`` of each entry, shape ``(m,)``; it is written over.
+      s: noise scale.
+
+    Returns:
+      The distances, shape ``(m,)``.
+    """
+    spread *= _RELATIVE
+    spread += _PER_SCALE * s + _ABSOLUTE
+    return spread
 
 
 class Tail:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import mpmath
@@ -18,10 +19,15 @@ from scipy.special import ndtri
 
 from qcompile import allocation
 from qcompile.arrays import Array, IntArray
+from qcompile.compiler import compile
 from qcompile.errors import BudgetError, OptionError
+from qcompile.factors import Affine, Circular, Prefix, Range
+from qcompile.privacy.balls import precision
 from qcompile.privacy.opendp_noise import opendp_gaussian
-from qcompile.privacy.rounded import Tail, decide_slowly, first_look, rounded_gaussian
+from qcompile.privacy.rounded import Tail, Words, decide_slowly, first_look, margin, rough_sums, rounded_gaussian
 from qcompile.privacy.source import ByteSource, SeededSource, SystemSource
+from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Strategy
+from tests.conformance.helpers import family, integers, workload
 
 ALPHA = 1e-9
 SCALES = [0.3, 1.0, 17.3, 300.0, 1e6]
@@ -246,14 +252,228 @@ def test_further_bits_come_from_elsewhere() -> None:
     assert np.array_equal(both, np.concatenate([first, second]))
 
 
-def test_ndtri_is_as_accurate_as_the_margins_assume() -> None:
-    grid = np.concatenate([np.geomspace(2.0**-18, 0.49, 150), 0.5 - np.geomspace(2.0**-54, 0.4, 100)])
+def arb(value: Fraction) -> Any:
+    import flint
+
+    return flint.arb(flint.fmpq(value.numerator, value.denominator))
+
+
+@pytest.fixture
+def digits() -> Iterator[None]:
+    """Ball arithmetic of 200 bits."""
+    with precision(200):
+        yield
+
+
+def true_z(p: Fraction) -> Any:
+    """``-Phi^-1(p)`` as a ball, and checked: its tail probability is p again."""
+    z = arb(Fraction(2)).sqrt() * (1 - 2 * arb(p)).erfinv()
+    tail = (z / arb(Fraction(2)).sqrt()).erfc() / 2
+    assert tail.overlaps(arb(p))
+    assert z.rel_accuracy_bits() > 110 or p > Fraction(1, 2) - Fraction(1, 2**30)
+    return z
+
+
+def tails() -> Array:
+    """Tail probabilities as the sampler forms them: dense, and denser where something changes."""
+    words = np.frombuffer(SeededSource(11, "tails").take(8 * 3000), dtype=np.uint64)
+    uniform = words[:1000] >> np.uint64(1)
+    at_every_size = words[1000:2000] >> (np.uint64(1) + (words[1000:2000] % np.uint64(17)))
+    smallest = np.uint64(2**46) + words[2000:2200] % np.uint64(2**30)
+    beyond = words[2200:2400] >> (np.uint64(18) + words[2200:2400] % np.uint64(46))  # second look: a guess only
+    half = np.uint64(2**63 - 1) - (words[2400:] >> (np.uint64(1) + words[2400:] % np.uint64(63)))
+    k = np.concatenate([uniform, at_every_size, smallest, beyond, half])
     switch = math.exp(-2)  # where its rational approximations meet
-    grid = np.concatenate([grid, [switch, math.nextafter(switch, 0), math.nextafter(switch, 1), 0.5]])
-    with mpmath.workdps(40):
-        for p, z in zip(grid.tolist(), (-ndtri(grid)).tolist(), strict=True):
-            true = mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * mpmath.mpf(p))
-            assert abs(true - z) <= mpmath.mpf(2) ** -49 * true
+    around = switch * (1 + np.concatenate([-np.geomspace(1e-16, 1e-3, 100), np.geomspace(1e-16, 1e-3, 100)]))
+    far = math.exp(-32)  # and the next such place
+    around = np.concatenate([around, around * (far / switch), [0.5, 0.5 - 2.0**-54, 2.0**-18, 2.0**-65]])
+    return np.concatenate([(k.astype(np.float64) + 0.5) * 2.0**-64, around])
+
+
+def test_ndtri_is_as_accurate_as_the_margins_assume(digits: None) -> None:
+    """The one function of the first look that is not IEEE arithmetic, on this machine and in this SciPy."""
+    grid = tails()
+    worst = 0.0
+    for p, z in zip(grid.tolist(), (-ndtri(grid)).tolist(), strict=True):
+        true = true_z(Fraction(p)) if p < 0.5 else arb(Fraction(0))
+        error = abs(arb(Fraction(z)) - true)
+        assert error <= arb(Fraction(1, 2**49)) * true
+        worst = max(worst, float((error / true).mid()) if p < 0.5 else 0.0)
+    print(f"ndtri: largest relative error 2^{math.log2(worst):.2f} in {grid.size} tails")
+    assert worst > 2.0**-54  # it is measured at all
+
+
+def test_bounds_of_the_density_where_the_first_look_is_taken(digits: None) -> None:
+    """``1/phi(z) < 2^16`` and ``z < 4.5`` from ``k = 2^46`` on; Mills' ratio is at most ``sqrt(pi/2) < 1.26``."""
+    z = true_z(Fraction(2**46, 2**64))
+    density = (-z * z / 2).exp() / (2 * arb(Fraction(355, 113))).sqrt()  # 355/113 > pi
+    assert z < arb(Fraction(9, 2))
+    assert 1 / density < 2**16
+    assert float(stats.norm.sf(0) / stats.norm.pdf(0)) < 1.26
+
+
+def sum_errors(words: Words, rough: Array, centers: Sequence[Fraction], s: float) -> Iterator[tuple[float, Any]]:
+    """For every entry the margin of the first look, and how wrong its sum is for the worst of the unread bits."""
+    with np.errstate(invalid="ignore"):
+        whole, sums, spread = rough_sums(words, rough, s)
+    margins = margin(spread.copy(), s)
+    scale = arb(Fraction(s))
+    for word, w, found, m, c in zip(
+        words.tolist(), whole.tolist(), sums.tolist(), margins.tolist(), centers, strict=True
+    ):
+        k, sign = word & (2**63 - 1), 1 if word >> 63 else -1
+        ends = (Fraction(k, 2**64), Fraction(k + 1, 2**64))
+        zs = [true_z(p) if 0 < p < Fraction(1, 2) else arb(Fraction(0)) for p in ends]
+        offset = arb(c - Fraction(w)) - arb(Fraction(found))
+        yield m, max((abs(offset + sign * scale * z) for z in zs), key=lambda e: float(e.mid()))
+
+
+def usable_words(n: int) -> Words:
+    """Words of which the first look is sure as far as their tails go: of every size, with both signs."""
+    words = np.frombuffer(SeededSource(12, "sums").take(8 * n), dtype=np.uint64)
+    k = np.uint64(2**46) + ((words & np.uint64(2**63 - 1)) >> (words % np.uint64(17)))
+    half = np.uint64(2**63 - 1) - (words >> (np.uint64(1) + words % np.uint64(63)))
+    k = np.where(words % np.uint64(5) == 0, half, k)
+    k[:2] = 2**46, 2**63 - 1
+    return np.asarray(np.minimum(np.maximum(k, np.uint64(2**46)), np.uint64(2**63 - 1)) | words & np.uint64(2**63))
+
+
+@pytest.mark.parametrize("s", [2.0**-10, 0.3, 1.0, 17.3, 300.0, 511.9, 1e6, 2.0**40])
+def test_all_errors_of_the_first_look_are_within_half_of_its_margin(s: float, digits: None) -> None:
+    """Unread bits, rounding of p, ndtri, product and sum together, against numbers of 200 bits; the center is exact."""
+    words = usable_words(300)
+    rough = np.sin(np.arange(words.size)) * 10.0 ** (np.arange(words.size) % 13)
+    worst = 0.0
+    for m, error in sum_errors(words, rough, [Fraction(f) for f in rough.tolist()], s):
+        assert 2 * error < m
+        worst = max(worst, float(error.mid()) / m)
+    print(f"s = {s:g}: the largest error is {worst:.4f} of the margin")
+    assert worst > 2.0**-16
+
+
+@cache
+def strategies() -> dict[str, Strategy]:
+    """What solvers make: a dense one, a product, one applied by Fourier transforms, and a stack of two."""
+    a, b = integers(8, 9)
+    prefixes, sums = workload([a, b], family(Prefix(a), Range(b))), workload([a, b], family(Affine([a, b], [1, 1])))
+    circular = workload([a, b], family(Circular(a), Circular(b)))
+    product, dense = compile(prefixes).strategies[-1], compile(sums).strategies[-1]
+    assert isinstance(product, KroneckerStrategy)
+    assert isinstance(dense, KroneckerStrategy)
+    assert (len(product.parts), len(dense.parts)) == (2, 1)
+    fourier = compile(circular, solver="wff").strategies[-1]
+    assert isinstance(fourier, FourierStrategy)
+    return {"dense": dense, "product": product, "Fourier": fourier, "mixture": MixtureStrategy([product, dense])}
+
+
+@pytest.mark.parametrize("total", [10**3, 10**12])
+@pytest.mark.parametrize("kind", ["dense", "product", "Fourier", "mixture"])
+def test_all_errors_from_the_counts_on_are_within_the_margin(kind: str, total: int, digits: None) -> None:
+    """As a release does it: ``B x`` by BLAS or by transforms, its a-priori bound, division by the grid, first look."""
+    strategy = strategies()[kind]
+    x = np.floor(np.abs(np.sin(1.0 + np.arange(math.prod(strategy.shape)))) * total / 100).astype(np.int64)
+    x = x.reshape(strategy.shape)
+    sigma = 5.0 * float(strategy.sensitivity_squared) ** 0.5
+    g = allocation.grid(sigma)
+    floats = x.astype(np.float64)
+    scaled, error = strategy.apply(floats) / g, strategy.rounding_error(floats) / g
+    centers = [strategy.exact_entry(row, x) / Fraction(g) for row in range(strategy.rows)]
+    of_center = max(abs(Fraction(f) - c) for f, c in zip(scaled.tolist(), centers, strict=True))
+    assert of_center <= Fraction(error)
+    worst = 0.0
+    for m, off in sum_errors(usable_words(strategy.rows), scaled, centers, sigma / g):
+        assert off < m + error
+        worst = max(worst, float(off.mid()) / (m + error))
+    print(f"{kind}, {total:.0e} rows: center {float(of_center / Fraction(error)):.4f} of its bound, all {worst:.4f}")
+    words = np.frombuffer(SeededSource(3).take(8 * strategy.rows), dtype=np.uint64)
+    found = rounded_gaussian(scaled, error, sigma / g, centers.__getitem__, SeededSource(3))
+    expected = [brute_force(c, sigma / g, w) for c, w in zip(centers, words.tolist(), strict=True)]
+    assert found.tolist() == expected
+
+
+def brute_force(center: Fraction, s: float, word: int) -> int:
+    """The nearest integer to ``center + sign s |Z|`` where all further bits are 0; from the definition, by Arb."""
+    sign = 1 if word >> 63 else -1
+    value = arb(center) + sign * arb(Fraction(s)) * true_z(Fraction(word & (2**63 - 1), 2**64))
+    integer = (value + arb(Fraction(1, 2))).floor().unique_fmpz()
+    assert integer is not None  # 200 bits decide it
+    return int(integer)
+
+
+DISTANCES = [Fraction(0), Fraction(1, 2**20), Fraction(1, 4), Fraction(9, 10), Fraction(3, 2), Fraction(4)]
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+@pytest.mark.parametrize("distance", DISTANCES, ids=str)
+@pytest.mark.parametrize("coarse", [0.0, 2.0**-10])
+@pytest.mark.parametrize("s", [0.1, 300.0, 1e6])
+def test_borderline_cases_around_the_margin(
+    s: float, coarse: float, distance: Fraction, side: int, digits: None
+) -> None:
+    """Sums placed at both sides of half-integers, by multiples of the margin: closer is deferred, farther is not.
+
+    In either case the integer is the one that the definition gives, although the rough centers are off towards the
+    half-integer, or past it, by almost what they may be. Distance 0 is 2^-100 instead.
+    """
+    words = usable_words(20)
+    _, _, spread = rough_sums(words, np.zeros(words.size), s)
+    error = max(2.0**-40, s * 2.0**-49, coarse)
+    margins = margin(spread, s) + error
+    centers = []
+    for i, (word, m) in enumerate(zip(words.tolist(), margins.tolist(), strict=True)):
+        z = true_z(Fraction(word & (2**63 - 1), 2**64)) if word & (2**63 - 1) else arb(Fraction(0))
+        noise = (1 if word >> 63 else -1) * as_fraction_of(z) * Fraction(s)
+        away = side * (distance * Fraction(m) + Fraction(1, 2**100))
+        centers.append(i - 10 + Fraction(1, 2) + away - noise)
+    rough = np.array([float(c - side * Fraction(error) * Fraction(3, 4)) for c in centers])
+    assert all(abs(Fraction(f) - c) <= Fraction(error) for f, c in zip(rough.tolist(), centers, strict=True))
+    nearest, sure = first_look(words, rough, error, s)
+    expected = [i - 10 + (side > 0) for i in range(words.size)]
+    assert [brute_force(c, s, w) for c, w in zip(centers, words.tolist(), strict=True)] == expected
+    assert sure.all() if distance > 2 else not sure.any() if distance < Fraction(1, 2) else True
+    assert all(n == e for n, e, ok in zip(nearest.tolist(), expected, sure.tolist(), strict=True) if ok)
+    source = Written(words.tolist())
+    assert rounded_gaussian(rough, error, s, centers.__getitem__, source).tolist() == expected
+    assert [
+        decide_slowly(c, Fraction(s), Tail(w, Written([]))) for c, w in zip(centers, words.tolist(), strict=True)
+    ] == expected
+
+
+def as_fraction_of(value: Any) -> Fraction:
+    """The middle of a ball."""
+    mantissa, exponent = map(int, value.mid().man_exp())
+    return Fraction(mantissa << max(0, exponent), 1 << max(0, -exponent))
+
+
+@pytest.mark.parametrize("error", [0.5 - 2.0**-30, 1e9], ids=["the ends of the center's interval first", "at once"])
+@pytest.mark.parametrize("s", [0.1, 0.5, 17.3, 511.9, 2.0**40])
+def test_whole_arrays_by_the_slow_path_alone(s: float, error: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With so large an error no entry is sure, and the bits decide the same integers as in the first look."""
+    from qcompile.privacy import rounded
+
+    centers = [Fraction(i * i, 7 if i % 2 else -7) for i in range(600)]
+    rough = np.array([float(c) for c in centers])
+    asked: list[int] = []
+
+    def exact(row: int) -> Fraction:
+        asked.append(row)
+        return centers[row]
+
+    fast = rounded_gaussian(rough, 2.0**-30, s, exact, SeededSource(21))
+    assert len(asked) < 6
+    asked.clear()
+    slowly: list[Fraction] = []
+
+    def decide(center: Fraction, scale: Fraction, tail: Tail) -> int:
+        slowly.append(center)
+        return decide_slowly(center, scale, tail)
+
+    monkeypatch.setattr(rounded, "decide_slowly", decide)
+    slow = rounded_gaussian(rough, error, s, exact, SeededSource(21))
+    assert np.array_equal(fast, slow)
+    # By the two ends of the center's interval, which disagree as it is so wide, and then by the exact one.
+    assert asked == list(range(len(centers)))
+    assert len(slowly) == (1 if error > 1 else 3) * len(centers)
 
 
 def rate(work: Callable[[], object], n: int) -> float:

@@ -1,0 +1,98 @@
+"""Charges as they stand in a ledger's table: what was spent, for what, and the release that it paid for."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+from qcompile.errors import StorageError
+from qcompile.version import __version__
+
+_COLUMNS = ("time", "rho", "budget", "neighbours", "contributions", "mechanism", "noise", "plan")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charge:
+    """What is charged, and for what; all of it public.
+
+    Attributes:
+      rho: exactly.
+      budget: the request in words.
+      neighbours: the relation that rho refers to.
+      contributions: rows of one privacy unit.
+      mechanism: "batch", or what else spends.
+      noise: how it was drawn.
+      plan: hash of the plan.
+      time: UTC, when the run began, ISO 8601; now where it is empty.
+    """
+
+    rho: Fraction
+    budget: str = ""
+    neighbours: str = "add-remove"
+    contributions: int = 1
+    mechanism: str = ""
+    noise: str = ""
+    plan: str = ""
+    time: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A recorded charge.
+
+    Attributes:
+      number: from 1, in the order of the charges.
+      charge: what was spent.
+      version: of qcompile.
+      release: name of the file that it paid for; None where none was recorded: the charge counts all the same.
+      content: hash of that file's contents.
+    """
+
+    number: int
+    charge: Charge
+    version: str
+    release: str | None
+    content: str | None
+
+
+def insert(connection: sqlite3.Connection, charge: Charge) -> int:
+    """Write a charge, and return its number."""
+    values = {name: getattr(charge, name) for name in _COLUMNS}
+    values |= {"rho": str(charge.rho), "time": charge.time or now(), "version": __version__}
+    statement = f"INSERT INTO entries ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
+    number = connection.execute(statement, tuple(values.values())).lastrowid
+    if number is None:
+        raise StorageError("the charge could not be recorded; nothing was drawn")
+    return number
+
+
+def read(connection: sqlite3.Connection) -> tuple[Entry, ...]:
+    """All charges in their order."""
+    columns = ("number", "version", "release", "content", *_COLUMNS)
+    rows = connection.execute(f"SELECT {', '.join(columns)} FROM entries ORDER BY number")
+    return tuple(_entry(dict(zip(columns, row, strict=True))) for row in rows)
+
+
+def spent(connection: sqlite3.Connection) -> Fraction:
+    """Sum of all charges, added up exactly."""
+    return sum((_amount(rho) for (rho,) in connection.execute("SELECT rho FROM entries")), Fraction(0))
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _amount(text: str) -> Fraction:
+    value = Fraction(text)
+    if value <= 0:  # only tampering writes that; it would give budget back
+        raise ValueError("a charge is above 0")
+    return value
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    charged = {name: row.pop(name) for name in _COLUMNS}
+    return Entry(charge=Charge(**{**charged, "rho": _amount(charged["rho"])}), **row)
