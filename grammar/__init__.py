@@ -5,10 +5,12 @@ Importing this package is cheap; the parser is built when the first text is read
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcompile.errors import Diagnostic, QCompileError, WorkloadError
+from qcompile.files import place
 
 if TYPE_CHECKING:
     from qcompile.grammar.source import Findings, Source
@@ -19,7 +21,8 @@ LANGUAGE_VERSION = 1
 """The version of the language that is read and written."""
 
 MAX_SIZE = 2_000_000
-"""Characters or bytes of a text; a longer one is refused unread."""
+"""Characters or bytes of a text; a longer one is refused unread. Its number of words is bounded by `parser.MAX_WORDS`,
+which is what costs time; long comments and labels are cheap."""
 
 __all__ = ["LANGUAGE_VERSION", "MAX_SIZE", "check", "format_text", "load", "parse", "parse_query"]
 
@@ -56,22 +59,29 @@ def read(path: str | Path) -> str:
     """The text of a ``.q`` file.
 
     Raises:
-      QCompileError: it is missing, a folder, too large, or not UTF-8; says which.
+      QCompileError: it is missing, a folder, a device, too large, or not UTF-8; says which.
     """
     file = Path(path)
     try:
-        if file.is_dir():
-            raise QCompileError(f"{path} is a folder; name a .q file in it")
+        _require_file(file)
         with file.open("rb") as stream:
             content = stream.read(MAX_SIZE + 1)
-    except FileNotFoundError:
-        raise QCompileError(f"there is no file {path}; check the name and the current folder") from None
     except (OSError, ValueError) as e:
         reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
         raise QCompileError(f"{path} cannot be read: {reason}") from None
     if len(content) > MAX_SIZE:
         raise QCompileError(f"{path} is larger than {MAX_SIZE} bytes, too large for a workload file; check the name")
     return _decoded(content, path)
+
+
+def _require_file(file: Path) -> None:
+    found = place(file)
+    if found == "nothing":
+        raise QCompileError(f"there is no file {file}; check the name and the current folder")
+    if found == "folder":
+        raise QCompileError(f"{file} is a folder; name a .q file in it")
+    if found == "device":
+        raise QCompileError(f"{file} is a pipe or a device, not a file; save the text as a .q file")
 
 
 def check(text: str, path: str = "<text>", base: Path | None = None) -> tuple[Workload | None, tuple[Diagnostic, ...]]:
@@ -83,7 +93,7 @@ def check(text: str, path: str = "<text>", base: Path | None = None) -> tuple[Wo
     """
     from qcompile.grammar.parser import parse_source
     from qcompile.grammar.resolve import resolve_file
-    from qcompile.grammar.source import Findings, Source
+    from qcompile.grammar.source import Findings, Full, Source
 
     source = Source.of(text, path)
     findings = Findings(source)
@@ -92,7 +102,8 @@ def check(text: str, path: str = "<text>", base: Path | None = None) -> tuple[Wo
     parsed = parse_source(source, findings)
     workload = None
     if parsed.tree is not None:
-        workload = resolve_file(parsed.tree, findings, parsed.broken, base or Path())
+        with suppress(Full):
+            workload = resolve_file(parsed.tree, findings, parsed.broken, base or Path())
     return workload, findings.ordered()
 
 
@@ -129,14 +140,15 @@ def parse_query(text: str, schema: Schema) -> Product:
     """
     from qcompile.grammar.parser import parse_source
     from qcompile.grammar.queries import resolve_query
-    from qcompile.grammar.source import Findings, Source
+    from qcompile.grammar.source import Findings, Full, Source
 
     source = Source.of(text, "<query>")
     findings = Findings(source)
     product = None
     if not _refused(source, findings):
         tree = parse_source(source, findings, "query").tree
-        product = None if findings.failed() else resolve_query(tree, schema, findings)
+        with suppress(Full):
+            product = None if findings.failed() else resolve_query(tree, schema, findings)
     if product is None:
         raise WorkloadError(findings.ordered())
     return product

@@ -43,7 +43,7 @@ def resolve_schema(block: syntax.SchemaBlock, findings: Findings, broken: set[st
             attributes.append(attribute)
         else:
             broken.add(line.name.text)
-    return Scope(Schema(tuple(attributes)), findings, broken)
+    return Scope(Schema(tuple(attributes), block.read_from_data), findings, broken)
 
 
 def resolve_attribute(line: syntax.AttributeLine, findings: Findings) -> Attribute:

@@ -56,6 +56,8 @@ TOP = {
     ),
     Advice("'{' is missing after the name of the block", "write schema { ... } and workload { ... }"): (
         "schema a",
+        "schema read_from_data a",
+        "schema read_from_data",
         "schema : {",
         "schema = {",
         "schema (",

@@ -17,7 +17,7 @@ from qcompile.grammar.words import name_text
 WIDEST_NAME = 24
 """Colons of a block are aligned behind names up to this width."""
 
-_OPENING = re.compile(r"\w+(?:[ \t\f\n]|#[^\n]*)*\{")
+_OPENING = re.compile(r"\w+(?:[ \t\f\n]+read_from_data)?(?:[ \t\f\n]|#[^\n]*)*\{")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _pieces(file: syntax.File, source: Source) -> Iterator[Piece]:
         if isinstance(part, syntax.Language):
             yield Piece(f"language {printer.operand(part.version)}", (part.at[0], part.version.at[1]))
             continue
-        word = "schema" if isinstance(part, syntax.SchemaBlock) else "workload"
+        word = printer.opening(part)
         opening = _OPENING.match(source.text, part.at[0])
         yield Piece(f"{word} {{", (part.at[0], opening.end() if opening else part.at[0]), opens=True)
         yield from _lines(part)

@@ -74,7 +74,7 @@ DOMAINS = ("integer", "numeric", "category")
 MODIFIERS = ("clip", "drop", "other", "cyclic")
 KEYWORDS = frozenset(
     {*FACTORS, *DOMAINS, *MODIFIERS, "and", "or", "not", "in", "of", "all", "weight", "step", "true", "false"}
-    | {"schema", "workload", "language"}
+    | {"schema", "workload", "language", "read_from_data"}
 )
 CHARACTERS: dict[str, tuple[str, str]] = {
     "&": ("'&' is not an operator", "write 'and'"),
@@ -218,7 +218,8 @@ def _unclosed(failure: Failure, source: Source) -> tuple[str, At, str] | None:
         closer = {"(": ")", "[": "]", "{": "}"}[mark]
         return f"this '{mark}' is never closed", at, f"'{closer}' is missing"
     if failure.block is not None and (failure.unclosed_block or failure.kind == "$END"):
-        word, at = failure.block
+        opening, at = failure.block
+        word = opening.split()[0]
         return f"the braces of this {word} are never closed", at, "'}' is missing after its last statement"
     return None
 

@@ -23,7 +23,10 @@ from qcompile.grammar.trees import Build, spot
 from qcompile.grammar.words import MAX_DIGITS, read_string
 
 MAX_DEPTH = 256
-"""Brackets inside brackets, and ``not`` after ``not``."""
+"""Brackets inside brackets, and ``not`` after ``not``: no one reads more, and what walks the tree may recurse."""
+
+MAX_WORDS = 100_000
+"""Words, marks, line ends and comments of a text: three seconds of parsing, a few megabytes of tree for each second."""
 
 _OPENERS = {"LPAR": "(", "LSQB": "[", "LBRACE": "{"}
 _CLOSERS = frozenset({"OPEN", "CLOSED", "RBRACE"})
@@ -82,6 +85,14 @@ class Parsed:
     broken: set[str] = field(default_factory=set)
 
 
+class TooLong(Exception):
+    """The text has more than `MAX_WORDS` words; carries the token where they end."""
+
+    def __init__(self, token: Token) -> None:
+        super().__init__()
+        self.token = token
+
+
 class Unfit(Exception):
     """A token does not fit; carries the `Failure`."""
 
@@ -108,6 +119,10 @@ def parse_source(source: Source, findings: Findings, start: str = "file") -> Par
             findings.error(*mistakes.explain(failure, source, known_failures()))
             if start == "query" or not driver.recover(unfit.failure):
                 break
+        except TooLong as e:
+            hint = "split the workload into several files, or say the same with fewer words, such as each 1..2 of all"
+            findings.error(f"the text has more than {MAX_WORDS} words and marks", spot(e.token), hint)
+            break
     parsed = driver.parsed
     parsed.tree = None if tree is None else Build().transform(tree)
     return parsed
@@ -173,6 +188,7 @@ class Driver:
         self._block: Token | None = None
         self._previous: Token | None = None
         self._negations = 0
+        self._words = 0
         self._first: int | None = None
         self._saved = _Saved([], [], [])
 
@@ -181,9 +197,13 @@ class Driver:
 
         Raises:
           Unfit: at the first token that does not fit.
+          TooLong: at the first token too many.
         """
         try:
             for token in self._tokens():
+                self._words += 1
+                if self._words > MAX_WORDS:
+                    raise TooLong(token)
                 self._take(token)
             return self._finish()
         except UnexpectedToken as e:

@@ -40,6 +40,13 @@ def operands(nodes: Iterable[syntax.Operand]) -> str:
 # --- schema ---
 
 
+def opening(block: syntax.SchemaBlock | syntax.WorkloadBlock) -> str:
+    """The words before the brace of a block."""
+    if isinstance(block, syntax.WorkloadBlock):
+        return "workload"
+    return "schema read_from_data" if block.read_from_data else "schema"
+
+
 def domain(node: syntax.Integers | syntax.Bins | syntax.Categories) -> str:
     """A domain."""
     match node:

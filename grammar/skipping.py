@@ -12,7 +12,7 @@ _BLANKS = re.compile(r"[ \t]*")
 _BEGINNING = re.compile(
     r"(?P<indent>[ \t]*)(?:(?P<word>[^\W\d]\w*|`(?:[^`\n]|``)+`)[ \t]*:"
     r"|(?:total|marginal|prefix|range|circular|affine|abs|random|matrix|count|each)\b"
-    r"|(?:schema|workload)[ \t]*\{)"
+    r"|(?:schema(?:[ \t]+read_from_data)?|workload)[ \t]*\{)"
 )
 
 

@@ -13,7 +13,7 @@ At: TypeAlias = tuple[int, int]
 """A half-open region of the text, as offsets."""
 
 MAX_FINDINGS = 50
-"""Findings kept for one file; a file with more is mended in rounds."""
+"""Errors kept for one file, and no notes beyond as many findings; a file with more is mended in rounds."""
 
 LONGEST_LINE = 400
 """Characters of a source line that a message repeats beyond the position it points at."""
@@ -68,6 +68,10 @@ class Stop(Exception):
     """Leave the statement at hand: what is wrong with it has been reported."""
 
 
+class Full(Exception):
+    """Leave the text: more is wrong with it than is kept, and looking for suggestions takes time."""
+
+
 @dataclass
 class Findings:
     """The errors and notes found in one source so far."""
@@ -81,24 +85,29 @@ class Findings:
 
     @property
     def full(self) -> bool:
-        """Whether no more are kept."""
-        return len(self.items) >= MAX_FINDINGS
+        """Whether no more errors are kept."""
+        return sum(d.severity == "error" for d in self.items) >= MAX_FINDINGS
 
     def error(self, message: str, at: At, hint: str = "") -> None:
-        """Report an error and go on."""
-        if not self.full:
-            self.items.append(self.source.diagnostic("error", message, at, hint))
+        """Report an error and go on.
+
+        Raises:
+          Full: so much is wrong that this is not kept.
+        """
+        if self.full:
+            raise Full
+        self.items.append(self.source.diagnostic("error", message, at, hint))
 
     def note(self, message: str, at: At, hint: str = "") -> None:
         """Report something worth knowing that is no error."""
-        if not self.full:
+        if len(self.items) < MAX_FINDINGS:
             self.items.append(self.source.diagnostic("note", message, at, hint))
 
     def fail(self, message: str, at: At, hint: str = "") -> NoReturn:
         """Report an error and leave the statement.
 
         Raises:
-          Stop: always.
+          Stop: always, unless there are too many findings; then Full.
         """
         self.error(message, at, hint)
         raise Stop

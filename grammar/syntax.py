@@ -299,9 +299,10 @@ class Language(Node):
 
 @dataclass(frozen=True)
 class SchemaBlock(Node):
-    """``schema { ... }``."""
+    """``schema { ... }``, or ``schema read_from_data { ... }``."""
 
     lines: tuple[AttributeLine, ...]
+    read_from_data: bool = False
 
 
 @dataclass(frozen=True)

@@ -204,8 +204,10 @@ class Build(Transformer_NonRecursive[Any, Any]):
         return syntax.Language(children[0], at=place(meta))
 
     def schema(self, meta: Meta, children: list[Any]) -> syntax.SchemaBlock:
-        """Attribute lines; the last is None when the block ends after a separator."""
-        return syntax.SchemaBlock(tuple(c for c in children if c is not None), at=place(meta))
+        """Opening words, attribute lines; the last is None when the block ends after a separator."""
+        opening, *lines = children
+        read_from_data = str(opening) != "schema"
+        return syntax.SchemaBlock(tuple(c for c in lines if c is not None), read_from_data, at=place(meta))
 
     def workload(self, meta: Meta, children: list[Any]) -> syntax.WorkloadBlock:
         """Family lines; the last is None when the block ends after a separator."""

@@ -43,7 +43,7 @@ class ArrayStore:
 
 
 def schema_data(schema: Schema) -> list[dict[str, Any]]:
-    """A schema as plain data."""
+    """The attributes of a schema as plain data; its mark `read_from_data` is the workload's to store."""
     return [
         {
             "name": a.name,
@@ -64,13 +64,19 @@ def _domain_data(domain: Domain) -> dict[str, Any]:
     return {"category": list(domain.labels)}
 
 
-def read_schema(data: list[dict[str, Any]]) -> Schema:
-    """The inverse of `schema_data`."""
-    return Schema(
-        tuple(
-            Attribute(a["name"], _read_domain(a["domain"]), Policy(a["policy"], a["other"]), a["cyclic"]) for a in data
-        )
+def read_schema(data: list[dict[str, Any]], read_from_data: object = False) -> Schema:
+    """The inverse of `schema_data`.
+
+    Args:
+      data: the attributes.
+      read_from_data: the mark of a schema that was drafted from data; files from before there was one lack it.
+    """
+    if not isinstance(read_from_data, bool):
+        raise ValueError("the mark read_from_data must be true or false")
+    attributes = (
+        Attribute(a["name"], _read_domain(a["domain"]), Policy(a["policy"], a["other"]), a["cyclic"]) for a in data
     )
+    return Schema(tuple(attributes), read_from_data)
 
 
 def _read_domain(data: dict[str, Any]) -> Domain:
@@ -134,12 +140,14 @@ def workload_data(workload: Workload, store: ArrayStore) -> dict[str, Any]:
         }
         for f in workload.families
     ]
-    return {"schema": schema_data(workload.schema), "families": families}
+    # Only where it holds: the hashes of all other plans stay what they were.
+    mark = {"read_from_data": True} if workload.schema.read_from_data else {}
+    return {"schema": schema_data(workload.schema), **mark, "families": families}
 
 
 def read_workload(data: dict[str, Any], store: ArrayStore) -> Workload:
     """The inverse of `workload_data`."""
-    schema = read_schema(data["schema"])
+    schema = read_schema(data["schema"], data.get("read_from_data", False))
     families = [
         Family(
             f["name"],

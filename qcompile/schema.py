@@ -170,9 +170,16 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Schema:
-    """The attributes in their declared order, which is the order of all axes."""
+    """The attributes in their declared order, which is the order of all axes.
+
+    Attributes:
+      attributes: distinct names.
+      read_from_data: whether the domains were drafted from confidential data. Such a schema is itself confidential,
+        and a release made with it carries no guarantee for what the domains give away.
+    """
 
     attributes: tuple[Attribute, ...]
+    read_from_data: bool = False
 
     def __post_init__(self) -> None:
         names = [a.name for a in self.attributes]

@@ -9,10 +9,23 @@ from typing import Any, Literal, TypeAlias
 from qcompile.errors import DataError, did_you_mean
 from qcompile.schema import Attribute, CategoryDomain, Schema
 
-Kind: TypeAlias = Literal["number", "text", "flag", "null"]
-"""What a column holds: numbers, text, true/false, or nothing but nulls."""
+Kind: TypeAlias = Literal["number", "text", "flag", "null", "other"]
+"""What a column holds: numbers, text, true/false, nothing but nulls, or (dates, bytes, lists) nothing usable."""
 
 KIND_WORDS: dict[Kind, str] = {"number": "numbers", "text": "text", "flag": "true/false", "null": "nulls"}
+
+
+class AnyColumn(Attribute):
+    """A column that is read whatever it holds: the ids of the privacy unit, or one that has no domain yet.
+
+    It stands behind the attributes of a schema where columns are looked up, and is never encoded or counted. Its
+    domain is a placeholder.
+    """
+
+    @classmethod
+    def called(cls, name: str) -> AnyColumn:
+        """The column of that name."""
+        return cls(name, CategoryDomain((name,)))
 
 
 @dataclass(frozen=True)
@@ -36,10 +49,14 @@ def locate(schema: Schema, names: Sequence[object], where: str) -> list[int]:
     Raises:
       DataError: a column is missing, with a suggestion, or there more than once.
     """
-    missing = [name for name in schema.names if name not in names]
+    declared = [a.name for a in schema if not isinstance(a, AnyColumn)]
+    missing = [name for name in declared if name not in names]
     if missing:
         listed = "; ".join(repr(name) + _suggestion(name, names) for name in missing)
-        raise DataError(f"{where} lacks {len(missing)} of the {len(schema)} columns of the schema: {listed}")
+        raise DataError(f"{where} lacks {len(missing)} of the {len(declared)} columns of the schema: {listed}")
+    for name in schema.names:
+        if name not in names:
+            raise DataError(f"{where} has no column {name!r} that names the privacy unit{_suggestion(name, names)}")
     for name in schema.names:
         if names.count(name) > 1:
             raise DataError(f"{where} has {names.count(name)} columns called {name!r}; keep one of them")
@@ -76,7 +93,10 @@ def require_types(schema: Schema, types: Sequence[Any]) -> tuple[Kind, ...]:
 
 
 def _fit(attribute: Attribute, type_: Any) -> Kind:
-    kind, needed = arrow_kind(type_), declared_kinds(attribute)
+    kind = arrow_kind(type_)
+    if isinstance(attribute, AnyColumn):
+        return kind or "other"
+    needed = declared_kinds(attribute)
     if kind is not None and (kind == "null" or {kind} == needed):
         return kind
     words = " and ".join(sorted(KIND_WORDS[k] for k in needed))

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from qcompile.data.columns import Kind, Source, declared_kinds, label_kind
 from qcompile.errors import DataError
-from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, Schema
+from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Schema
 
 EXACT = 2**53
 """Integers up to here are exact as doubles."""
@@ -32,24 +32,38 @@ NUMBER = r"^\s*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([
 """Texts that are numbers. Engines differ in what else they would take: 0x1F, 1_000, 1d, nan."""
 
 
-def encode(source: Source, schema: Schema) -> Any:
+def encode(source: Source, schema: Schema, **beside: Any) -> Any:
     """The Ibis table of codes: columns ``c0, c1, ...`` in schema order, each of its `code_dtype`.
+
+    Args:
+      source: whose first columns are the attributes.
+      schema: the attributes.
+      beside: further columns of the result, by name: expressions over the source's table.
 
     Raises:
       DataError: a domain cannot be matched, see `require_encodable`.
     """
+    values = parsed_table(source, schema, **beside)
+    codes = {f"c{i}": code_column(values, i, attribute) for i, attribute in enumerate(schema)}
+    return values.select(**codes, **{name: values[name] for name in beside})
+
+
+def parsed_table(source: Source, schema: Schema, **beside: Any) -> Any:
+    """The first stage of `encode`: columns ``c<i>_<kind>``, and ``c<i>_found`` where the code was looked up already."""
     for attribute in schema:
         require_encodable(attribute, text=source.kinds is None)
     stage: dict[str, Any] = {}
     for i, attribute in enumerate(schema):
         stage |= {f"c{i}_{kind}": parsed(source, i, kind) for kind in declared_kinds(attribute)}
     # view() keeps the stages apart: merged, each of the many comparisons would parse its text again.
-    values = _with_lookups(source.table.select(**stage).view(), schema)
-    codes = {}
-    for i, attribute in enumerate(schema):
-        columns = {name.split("_", 1)[1]: values[name] for name in values.columns if name.startswith(f"c{i}_")}
-        codes[f"c{i}"] = coded(attribute, columns).cast(str(code_dtype(attribute)))
-    return values.select(**codes)
+    return _with_lookups(source.table.select(**stage, **beside).view(), schema)
+
+
+def code_column(values: Any, position: int, attribute: Attribute) -> Any:
+    """The second stage of `encode` for one attribute: its codes, over a `parsed_table`."""
+    start = f"c{position}_"
+    columns = {name.removeprefix(start): values[name] for name in values.columns if name.startswith(start)}
+    return coded(attribute, columns).cast(str(code_dtype(attribute)))
 
 
 def _with_lookups(values: Any, schema: Schema) -> Any:
@@ -148,30 +162,35 @@ def coded(attribute: Attribute, columns: dict[str, Any]) -> Any:
     domain = attribute.domain
     if isinstance(domain, CategoryDomain):
         found = columns.get("found")
-        return _category(attribute, domain, columns) if found is None else found.fill_null(_fate(attribute))
+        return _category(attribute, domain, columns) if found is None else found.fill_null(fate(attribute))
     value = columns["number"]
     if isinstance(domain, IntegerDomain):
-        low, high = value < domain.low, value > domain.high
         cell, known = (value - domain.low).cast("int64"), value == value.floor()
     else:
-        last = domain.edges[-1]
-        low, high = value < domain.edges[0], value > last if domain.closed else value >= last
         cell, known = _bin(value, domain.edges[1:-1]), value.notnull()
-    return _with_policy(attribute, low, high, known, cell)
+    return _with_policy(attribute, *beyond(domain, value), known, cell)
+
+
+def beyond(domain: IntegerDomain | NumericDomain, value: Any) -> tuple[Any, Any]:
+    """Whether a number is below all cells, and whether it is above them."""
+    if isinstance(domain, IntegerDomain):
+        return value < domain.low, value > domain.high
+    last = domain.edges[-1]
+    return value < domain.edges[0], value > last if domain.closed else value >= last
 
 
 def _with_policy(attribute: Attribute, low: Any, high: Any, known: Any, cell: Any) -> Any:
     """A number's cell, or its fate when it is too low, too high, or (null, fractional) in no cell at all."""
     import ibis
 
-    fate = _fate(attribute)
+    code = fate(attribute)
     clip = attribute.policy.kind == "clip"
-    first, last = (0, attribute.domain.size - 1) if clip else (fate, fate)
+    first, last = (0, attribute.domain.size - 1) if clip else (code, code)
     # The cell comes last but for the fate: engines compute it for the rows that get there only.
-    return ibis.cases((low, first), (high, last), (known, cell), else_=fate)
+    return ibis.cases((low, first), (high, last), (known, cell), else_=code)
 
 
-def _fate(attribute: Attribute) -> int:
+def fate(attribute: Attribute) -> int:
     """The code of nulls and of values that cannot be clipped."""
     match attribute.policy.kind:
         case "other":
@@ -200,11 +219,18 @@ def _category(attribute: Attribute, domain: CategoryDomain, columns: dict[str, A
     branches = [(label_kind(label), label, code) for code, label in enumerate(domain.labels)]
     branches.sort(key=lambda branch: branch[0] != "text")
     conditions = [(columns[kind] == ibis.literal(label), code) for kind, label, code in branches]
-    return ibis.cases(*conditions, else_=_fate(attribute))
+    return ibis.cases(*conditions, else_=fate(attribute))
 
 
-def accept(schema: Schema, codes: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+def accept(
+    schema: Schema, codes: Sequence[npt.NDArray[Any]], kept: npt.NDArray[np.bool_] | None = None
+) -> list[npt.NDArray[Any]]:
     """The codes of the rows that count, in schema order.
+
+    Args:
+      schema: the attributes.
+      codes: of all rows, in schema order.
+      kept: the rows that count, where more than the policies decides about that.
 
     Raises:
       DataError: some attribute has values without a fate; names the attributes, nothing else.
@@ -212,11 +238,13 @@ def accept(schema: Schema, codes: Sequence[npt.NDArray[Any]]) -> list[npt.NDArra
     bad = [a for a, c in zip(schema, codes, strict=True) if _may_refuse(a) and (c == refused(a)).any()]
     if bad:
         raise DataError("\n".join(map(_complaint, bad)))
+    if kept is not None:
+        return [c[kept] for c in codes]
     gone = [c == dropped(a) for a, c in zip(schema, codes, strict=True) if a.policy.kind == "drop"]
     if not gone:
         return list(codes)
-    kept = ~np.logical_or.reduce(gone)
-    return [c[kept] for c in codes]
+    left = ~np.logical_or.reduce(gone)
+    return [c[left] for c in codes]
 
 
 def _may_refuse(attribute: Attribute) -> bool:

@@ -39,6 +39,16 @@ def quiet() -> Iterator[None]:
         yield
 
 
+def fetch(connection: Any, expression: Any, explain: Callable[[str], str]) -> list[dict[str, Any]]:
+    """The rows of a small result, by column name.
+
+    Raises:
+      DataError: the engine refused the data, see `guarded`.
+    """
+    rows: list[dict[str, Any]] = guarded(lambda: connection.to_pyarrow(expression), explain).to_pylist()
+    return rows
+
+
 def guarded(call: Callable[[], T], explain: Callable[[str], str]) -> T:
     """The result of ``call``, or a DataError in our words.
 

@@ -98,17 +98,24 @@ def _counts(key: Names, value: object, schema: Schema) -> IntArray:
         array = np.asarray(value)
     except ValueError:  # nested lists of unequal lengths
         array = np.empty(0, dtype=object)
+    if array.dtype == object and array.size and all(type(n) is int for n in array.flat):
+        # Python integers, some of them beyond 64 bits: all of those are too large, whatever their size.
+        array = np.array([min(max(n, -1), LARGEST_TOTAL + 1) for n in array.flat]).reshape(array.shape)
     if array.dtype.kind not in "iuf":
         raise DataError(f"{_title(key)} must be an array of whole numbers, one axis per attribute")
+    if array.dtype.kind == "f" and array.dtype.itemsize < 8:
+        array = array.astype(np.float64)  # 2^53 is beyond the range of half precision
     shape = schema.shape(key)
     if array.shape != shape:
         raise DataError(f"{_title(key)} has shape {array.shape}, but the schema needs {shape}")
     # Written so that NaN fails, too.
     if not ((array >= 0) & (array <= LARGEST_TOTAL) & (array == np.floor(array))).all():
         raise DataError(f"{_title(key)} has a count that is not a whole number from 0 to 2^53")
-    if array.sum(dtype=np.float64) > LARGEST_TOTAL:
+    whole = array.astype(np.int64)
+    # In doubles first, as integers wrap around; then exactly, as 2^53 + 1 is no double.
+    if whole.sum(dtype=np.float64) > 2 * LARGEST_TOTAL or int(whole.sum()) > LARGEST_TOTAL:
         raise DataError(f"{_title(key)} counts more than 2^53 rows, which cannot be added up exactly")
-    return array.astype(np.int64)
+    return whole
 
 
 def _require_agreement(schema: Schema, tables: Mapping[Names, IntArray]) -> None:

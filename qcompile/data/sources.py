@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from qcompile.data import files
 from qcompile.data.columns import Source, locate, require_types
 from qcompile.data.engine import guarded
 from qcompile.data.files import open_file
@@ -34,6 +35,27 @@ def open_source(data: object, schema: Schema, connection: Any) -> Source:
     if len({len(array) for array in arrays}) > 1:
         raise DataError(f"{where}: the columns differ in length; every row needs a value or a null in each")
     return _in_memory(arrays, schema)
+
+
+def names_of(data: object) -> list[object]:
+    """The names of all columns, in their order; whatever they are, repeated or no text at all.
+
+    Raises:
+      DataError: the data cannot be read.
+    """
+    if isinstance(data, str | Path):
+        return _names_in(Path(data))
+    return list(_columns(data)[1])
+
+
+def _names_in(path: Path) -> list[object]:
+    import pyarrow.parquet as pq
+
+    files._require_file(path)
+    if path.suffix.lower() != ".parquet":
+        return list(files._header(path, ","))
+    damaged = f"{path} is not a readable Parquet file; it may be damaged or unfinished"
+    return list(guarded(lambda: pq.read_schema(path).names, lambda _: damaged))
 
 
 def _in_memory(arrays: list[Any], schema: Schema) -> Source:

@@ -122,7 +122,7 @@ GOOD = np.array([[4, 5, 6], [7, 8, 9], [1, 2, 3]])
         ({("a",): [True, False, True]}, "must be an array of whole numbers"),
         ({("a",): [None, 1, 2]}, "must be an array of whole numbers"),
         ({("a",): [[1], [2, 3], []]}, "must be an array of whole numbers"),
-        ({("a",): [2**70, 0, 0]}, "must be an array of whole numbers"),
+        ({("a",): [2**70, 0, 0]}, "is not a whole number from 0 to 2^53"),
         ({("a", "A"): GOOD}, "unknown attribute 'A'; did you mean 'a'?"),
         ({("a", 3): GOOD}, "unknown attribute 3"),
         ({("a", "a"): GOOD}, "the table (a, a) names an attribute twice"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from qcompile.factors import Abs, Affine, Circular, Marginal, Matrix, Predicate, Prefix, Random, Range
-from qcompile.grammar import format_text, load, parse
+from qcompile.grammar import check, format_text, load, parse
 from qcompile.schema import CategoryDomain, IntegerDomain, NumericDomain, Policy
 from qcompile.workload import Workload
 
@@ -144,3 +144,39 @@ def test_statements_go_on_inside_brackets() -> None:
     (family,) = workload.families
     assert family.choose == (1, 2)
     assert [type(f) for f in family.factors] == [Range, Marginal]
+
+
+def test_a_schema_that_was_read_from_the_data_says_so() -> None:
+    declared = parse("schema { a : integer 0..9 }\nworkload { total }")
+    drafted = parse("schema read_from_data { a : integer 0..9 }\nworkload { total }")
+    assert not declared.schema.read_from_data
+    assert drafted.schema.read_from_data
+    assert drafted.schema != declared.schema
+    assert drafted.schema.attributes == declared.schema.attributes
+    text = "schema\n\n  read_from_data{ a : integer 0..9 }\nworkload { total }"
+    assert format_text(text).startswith("schema read_from_data {\n")
+    assert parse(text) == parse(format_text(text)) == drafted
+
+
+def test_read_from_data_is_a_name_everywhere_else() -> None:
+    text = """schema read_from_data { read_from_data : integer 0..9; schema : integer 0..1 }
+              workload { read_from_data : prefix(read_from_data); schema : marginal(schema) }"""
+    workload = parse(text)
+    assert workload.schema.names == ("read_from_data", "schema")
+    assert [f.name for f in workload.families] == ["read_from_data", "schema"]
+    assert parse(format_text(text)) == workload
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("schema read_from_dat { a : integer 0..1 }", 8, "'{' is missing after the name of the block"),
+        ("schema read_from_data2 { a : integer 0..1 }", 8, "'{' is missing after the name of the block"),
+        ("schema read_from_data read_from_data { a : integer 0..1 }", 23, "'{' is missing after the name of the block"),
+        ("schema read_from_data { a : integer 0..1", 1, "the braces of this schema are never closed"),
+        ("workload read_from_data { total }", 10, "'{' is missing after the name of the block"),
+    ],
+)
+def test_mistakes_with_read_from_data(text: str, place: int, message: str) -> None:
+    _, found = check(text)
+    assert (found[0].span.column, found[0].message) == (place, message)

@@ -127,7 +127,8 @@ def files(draw: st.DrawFn) -> str:
         label = draw(st.sampled_from([f"f{i} : ", f"`family {i}` :"]))
         lines.append(label + family(draw, columns) + draw(weights) + draw(end))
     head = draw(st.sampled_from(["", "language 1\n", "# first\nlanguage 1 ;\n\n# second\n"]))
-    blocks = [f"schema {{ {body} }}", f"workload # why\n{{\n{title(lines)}}} # done"]
+    mark = draw(st.sampled_from(["", " read_from_data", "\t\n read_from_data # seen\n"]))
+    blocks = [f"schema{mark} {{ {body} }}", f"workload # why\n{{\n{title(lines)}}} # done"]
     if draw(st.booleans()):
         blocks.reverse()
     return head + "\n".join(blocks) + draw(st.sampled_from(["", "\n", "\n# last"]))
@@ -138,6 +139,7 @@ def test_formatting_keeps_the_meaning(text: str) -> None:
     workload = parse(text)
     formatted = format_text(text)
     assert parse(formatted) == workload
+    assert parse(formatted).schema.read_from_data == workload.schema.read_from_data
     assert format_text(formatted) == formatted
     assert formatted.count("#") == text.count("#")
 

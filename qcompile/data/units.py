@@ -1,0 +1,115 @@
+"""The privacy unit: which rows belong to whom, and at most so many rows of each.
+
+The guarantee for a person (a household, a device) with several rows holds for as many rows as the plan's
+`contributions`; a unit that has more is cut down to that number before anything is counted. Which of its rows stay
+depends on that unit's rows alone, so that a unit that comes or goes never moves a row of another: with ids attached,
+two tables that differ in one unit give truncated tables that differ in at most `contributions` rows.
+
+The rows that stay are those with the smallest MD5 digests of id, codes and (for rows that are alike) a running number:
+fixed, whatever the order of the data or the engine, and as good as drawn at random, so that no cell is favoured.
+A digest is no secret. It need not be one: the guarantee does not rest on it.
+
+Rows without an id stay out of all counts, as those do that a policy drops. Taken for a unit each, they would break
+the guarantee; to refuse the data would tell whoever sees the exit code that there is such a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from qcompile.checks import whole
+from qcompile.data.columns import AnyColumn, Source
+from qcompile.data.encoding import dropped
+from qcompile.errors import DataError, OptionError
+from qcompile.schema import Schema
+
+MOST = 2**62
+"""A larger number of rows per unit is no limit."""
+
+
+def require_unit(unit: object, contributions: int) -> int:
+    """Check what the user gave; returns the rows that a unit may contribute.
+
+    Raises:
+      OptionError: the unit is no column name, or contributions is not a whole number from 1.
+    """
+    if unit is not None and not (isinstance(unit, str) and unit):
+        raise OptionError(f"unit must be the name of the column that says whose row it is, got {unit!r}")
+    return min(whole("contributions", contributions, 1), MOST)
+
+
+def with_unit(schema: Schema, unit: str | None) -> Schema:
+    """The columns to open: the attributes and, behind them, the unit's column where it is none of them."""
+    if unit is None or unit in schema:
+        return schema
+    return Schema((*schema, AnyColumn.called(unit)))
+
+
+def ids(source: Source, schema: Schema, unit: str) -> Any:
+    """The ids of the units as text; null where there is none.
+
+    In a CSV file an id is the text as it is written: 1 and 01 are two units. Otherwise ids are text or whole numbers.
+
+    Args:
+      source: opened with the columns `with_unit`.
+      schema: the attributes.
+      unit: the name of the column.
+
+    Raises:
+      DataError: the column is of a type whose values do not identify anybody reliably.
+    """
+    import ibis
+
+    position = schema.positions.get(unit, len(schema))
+    column = source.table[f"c{position}"]
+    if source.kinds is not None and source.kinds[position] == "null":
+        return ibis.null("string")
+    if not (column.type().is_string() or column.type().is_integer()):
+        raise DataError(
+            f"column {unit!r} names the privacy unit, but is of type {column.type()}; ids are text or whole numbers "
+            "(in a DataFrame, nulls can turn whole numbers into floats): convert the column"
+        )
+    return column.cast("string").nullif("")
+
+
+def counting(codes: Any, schema: Schema) -> Any:
+    """Whether no policy drops a row, over a table of codes."""
+    import ibis
+
+    tests = [codes[f"c{i}"] != dropped(a) for i, a in enumerate(schema) if a.policy.kind == "drop"]
+    return ibis.and_(*tests) if tests else ibis.literal(True)
+
+
+def with_rank(codes: Any, schema: Schema) -> Any:
+    """A table of codes and ids with three columns more.
+
+    ``counts``: no policy drops the row; ``rank``: its place from 0 among the rows of its unit that count (or do not);
+    ``mine``: whether it has an id.
+
+    Args:
+      codes: columns ``c0, c1, ...`` as `qcompile.data.encoding.encode` makes them, and ``unit``.
+      schema: the attributes.
+    """
+    import ibis
+
+    names = [f"c{i}" for i in range(len(schema))]
+    copy = ibis.row_number().over(group_by=["unit", *names])
+    # view() keeps the stages apart: a window function may not look into another one.
+    alike = codes.mutate(counts=counting(codes, schema), mine=codes.unit.notnull(), copy=copy).view()
+    hashed = alike.mutate(digest=_digest(alike, names)).view()
+    rank = ibis.row_number().over(group_by=["unit", "counts"], order_by=["digest", *names, "copy"])
+    return hashed.mutate(rank=rank).drop("digest", "copy").view()
+
+
+def _digest(rows: Any, names: Sequence[str]) -> Any:
+    import ibis
+
+    # The id comes last: whatever it holds, it cannot be taken for a code.
+    parts = [rows[name].cast("string") for name in (*names, "copy")]
+    return ibis.literal(" ").join([*parts, rows["unit"]]).hexdigest("md5")
+
+
+def kept(ranked: Any, contributions: int) -> Any:
+    """Whether a row of `with_rank` counts in the end: no policy drops it, it has an id, and its rank is low enough."""
+    return ranked.counts & ranked.mine & (ranked["rank"] < contributions)
