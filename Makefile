@@ -11,7 +11,7 @@ DEMO := .venv-demo
 # One worker per core, each with one thread: threads of several workers would only wait for each other.
 TEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(DEV)/bin/pytest -q -n auto
 
-.PHONY: demo examples test lint test-slow bench format clean
+.PHONY: demo examples test lint test-slow audit bench format clean
 
 demo: $(DEMO)/.ready
 	@$(DEMO)/bin/python examples/couples/couples.py
@@ -31,6 +31,11 @@ lint: $(DEV)/.ready
 
 test-slow: $(DEV)/.ready
 	HYPOTHESIS_PROFILE=thorough $(TEST)
+
+# What an auditor wants to see: costs by brute force, an attack, planted bugs, kills, processes that race for a ledger.
+audit: $(DEV)/.ready
+	$(TEST) tests/audit tests/conformance/test_crashes.py tests/conformance/test_side_channels.py \
+		tests/conformance/test_privacy.py tests/unit/test_ledger.py
 
 bench: $(DEV)/.ready
 	$(DEV)/bin/python benchmarks/tables.py -o benchmarks/results/tables.md

@@ -8,6 +8,7 @@ Nodes whose symbolic sums agree up to an order of the axes form a class and are 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,17 +16,23 @@ from typing import TypeAlias
 
 import numpy as np
 
-from qcompile.arrays import Array
-from qcompile.errors import OptionError, did_you_mean
+from qcompile.arrays import Array, require_memory
+from qcompile.errors import OptionError, SizeError, did_you_mean
 from qcompile.factors import Whole
 from qcompile.lattice import Group, Lattice, Node, Problem, Term
 from qcompile.projection import Gram, u_key, uncentred
 from qcompile.schema import Schema
 from qcompile.split import GroupKey, Splitter, Sums, sort_within
-from qcompile.workload import Workload
+from qcompile.workload import Family, Workload
 
 LARGEST_WEIGHTS = 1e3
 """Sum of the absolute centring weights of an attribute beyond which too many digits cancel."""
+
+ALMOST = 1e-7
+"""Relative distance from their mirror image up to which weights are taken to be symmetric."""
+
+MAX_NODES = 4_000_000
+"""Nodes of a family that may be listed: a few gigabytes."""
 
 MAX_ORDERS = 720
 """Axis orders tried to recognise equal nodes; beyond it equal nodes may be solved twice, never wrongly."""
@@ -91,9 +98,37 @@ def split(workload: Workload, weights: tuple[Array, ...], blocks: Sequence[Seque
     apart = {name for names in blocks for name in names}
     for family in workload.families:
         if family.name not in apart:
+            _require_few_nodes(family)
             for product in family.products():
                 splitter.add(product.factors, family.weight)
     return splitter
+
+
+def least_nodes(family: Family) -> int:
+    """Nodes that a family is sure to have, or so many that the number does not matter."""
+    if family.choose is not None:
+        return subsets_chosen(family)
+    return 1 << min(64, sum(n > 1 for f in family.factors for n in f.shape))
+
+
+def subsets_chosen(family: Family) -> int:
+    """Sets of up to as many factors as a family chooses; counted until the number does not matter."""
+    if family.choose is None:
+        return 1
+    total = k = 0
+    while k <= family.choose[1] and total < 2**64:
+        total, k = total + math.comb(len(family.factors), k), k + 1
+    return total
+
+
+def _require_few_nodes(family: Family) -> None:
+    """Refuse, before they are listed, more nodes than fit in memory."""
+    nodes = least_nodes(family)
+    if nodes > MAX_NODES:
+        raise SizeError(
+            f"family {family.name!r} stands for {nodes:,} or more sets of attributes, at most {MAX_NODES:,} can be "
+            "measured; ask for combinations of fewer attributes"
+        )
 
 
 def block_sums(raw: Splitter, workload: Workload, names: Sequence[str]) -> tuple[Node, Sums]:
@@ -141,6 +176,7 @@ def centring_weights(schema: Schema, given: Mapping[str, Array]) -> tuple[Array,
 
 def _weights(name: str, size: int, given: Array | None) -> Array:
     if given is None:
+        require_memory(f"the centring of {name!r}", size, "use a smaller domain, or bins")
         return np.full(size, 1.0 / size)
     try:
         u = np.array(given, dtype=np.float64)
@@ -152,8 +188,19 @@ def _weights(name: str, size: int, given: Array | None) -> Array:
         raise OptionError(
             f"the centring weights of {name!r} are so large that digits are lost; keep them near 1/{size}"
         )
+    u = _mirrored(u)
     # Scaled once: weights that come back from a file must keep their bits.
     return u if abs(u.sum() - 1) <= size * np.finfo(float).eps else np.asarray(u / u.sum())
+
+
+def _mirrored(u: Array) -> Array:
+    """Weights that are symmetric but for their last digits, made so exactly.
+
+    Solvers find symmetries with a tolerance and then use them exactly: the strategy would be centred on the symmetric
+    weights, not on those that estimates are put together with, a bias of 10^-12 of all rows.
+    """
+    mean = (u + u[::-1]) / 2
+    return np.asarray(mean) if np.abs(u - mean).max() <= ALMOST * np.abs(u).max() else u
 
 
 Axis: TypeAlias = tuple[int, str, str]

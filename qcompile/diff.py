@@ -134,6 +134,9 @@ def _schema_changes(first: Schema, second: Schema) -> Iterator[Change]:
     order = [", ".join(name_text(n) for n in s.names if n in first and n in second) for s in (first, second)]
     if order[0] != order[1]:
         yield Change("(order)", order[0], order[1])
+    origin = ["read from the data" if s.read_from_data else "declared" for s in (first, second)]
+    if origin[0] != origin[1]:
+        yield Change("(origin)", origin[0], origin[1])
 
 
 def _declared(attribute: Attribute) -> str:

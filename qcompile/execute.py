@@ -1,13 +1,13 @@
-"""Run a plan on data: the only module that joins a plan with data and budget.
+"""Run a plan on data: the only module that joins a plan with data, budget and ledger.
 
-The order matters: everything that can be refused is refused first, the charge is fixed before noise is drawn, and
-what is measured does not depend on the data.
+The order matters: everything that can be refused is refused first, then the data is read and checked, then the charge
+is on the ledger's disk, and only then noise is drawn. What is measured does not depend on the data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,13 @@ from typing import Any
 from qcompile.arrays import DEFAULT_MEMORY, cells, require_memory
 from qcompile.checks import one_of, whole
 from qcompile.errors import BudgetError, OptionError
-from qcompile.files import require_place
+from qcompile.files import require_place, set_aside
 from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
-from qcompile.release.files import plan_hash, schema_hash
-from qcompile.release.measure import NOISES, delivered_scales, make_noise, measure
+from qcompile.privacy.charges import Charge, now
+from qcompile.privacy.ledger import Ledger
+from qcompile.release.files import plan_hash, save_release, schema_hash
+from qcompile.release.measure import NOISES, delivered_scales, draws, make_noise, measure
 from qcompile.release.release import Provenance, Release
 from qcompile.version import __version__
 
@@ -43,9 +45,10 @@ class DryRun:
       budget: in words.
       nodes: number of measurements' nodes.
       draws: Gaussian numbers to draw.
-      sigma: smallest and largest noise scale.
+      sigma: smallest and largest noise scale of what is drawn.
       memory: bytes that the release takes.
       seconds: rough estimate.
+      remaining: rho that the ledger would have left; None without one.
     """
 
     charge: Fraction
@@ -55,6 +58,7 @@ class DryRun:
     sigma: tuple[float, float]
     memory: int
     seconds: float
+    remaining: Fraction | None
 
 
 def dry_run(
@@ -64,6 +68,8 @@ def dry_run(
     mechanism: str = "batch",
     noise: str = "rounded",
     accounting: str = "zcdp",
+    ledger: Ledger | str | Path | None = None,
+    workers: int | None = None,
     max_memory: int | None = None,
     test_seed: int | None = None,
 ) -> DryRun:
@@ -75,37 +81,54 @@ def dry_run(
       mechanism: as in `run`; likewise the other options.
       noise: see `run`.
       accounting: see `run`.
+      ledger: see `run`.
+      workers: see `run`.
       max_memory: see `run`.
       test_seed: see `run`.
 
     Raises:
       OptionError: an option has a value it cannot take.
-      BudgetError: the budget cannot be spent this way.
+      BudgetError: the budget cannot be spent this way, or the ledger has too little left.
+      StorageError: there is no such ledger.
       SizeError: the run would not fit in memory.
     """
     one_of("mechanism", mechanism, MECHANISMS)
     one_of("noise", noise, NOISES)
+    if workers is not None:
+        whole("workers", workers, 1, "threads")
     _check_combination(noise, accounting, test_seed)
     limit = DEFAULT_MEMORY if max_memory is None else whole("max_memory", max_memory, 1)
     if not isinstance(budget, Budget):
         raise OptionError(f"budget must be a Budget such as Budget(epsilon=1, delta='1e-9'), got {budget!r}")
+    if ledger is not None:
+        _check_ledger(noise, test_seed)
+    expected = _expected(plan, budget, accounting, limit)
+    if ledger is None:
+        return expected
+    book = _opened(ledger)
+    book.require(_charge(plan, expected, mechanism, noise))
+    return replace(expected, remaining=book.remaining - expected.charge)
+
+
+def _expected(plan: Plan, budget: Budget, accounting: str, limit: int) -> DryRun:
     charge = budget.charge(accounting)
-    scales, members = plan.scales(charge), plan.closure.members.tolist()
-    draws = sum(m * s.rows for m, s in zip(members, plan.strategies, strict=True))
+    scales = plan.scales(charge)
     largest = max((cells(plan.workload.schema.shape(v)) for v in plan.tables), default=1)
-    sigmas = [s.sigma for s in scales]
+    sigmas = [s.sigma for s in scales if s.sigma > 0]
     if min(sigmas) < SMALLEST_SIGMA:
         raise BudgetError(f"a noise scale of {min(sigmas):.2g} counts protects nobody; choose a smaller budget")
-    memory = 8 * (draws + 4 * largest)
+    drawn, nodes = draws(plan, scales), int(plan.closure.members.sum())
+    memory = 8 * (drawn + 4 * largest)
     require_memory("this run", memory // 8, "raise the limit, or use fewer or smaller views", limit)
     return DryRun(
         charge=charge,
         budget=budget.describe(accounting),
-        nodes=sum(members),
-        draws=draws,
+        nodes=nodes,
+        draws=drawn,
         sigma=(min(sigmas), max(sigmas)),
         memory=memory,
-        seconds=draws / DRAWS_A_SECOND + 1e-3 * sum(members),
+        seconds=drawn / DRAWS_A_SECOND + 1e-3 * nodes,
+        remaining=None,
     )
 
 
@@ -117,7 +140,11 @@ def run(
     mechanism: str = "batch",
     noise: str = "rounded",
     accounting: str = "zcdp",
+    ledger: Ledger | str | Path | None = None,
     output: str | Path | None = None,
+    unit: str | None = None,
+    strict_values: bool = False,
+    workers: int | None = None,
     max_memory: int | None = None,
     test_seed: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -134,19 +161,25 @@ def run(
         stamped NOT PRIVATE.
       accounting: "zcdp", what a ledger adds up; "gaussian", the exact Gaussian curve (smaller errors for the same
         epsilon and delta; rounded noise only).
-      output: where to save the release, too.
+      ledger: the account that is charged before any noise is drawn: a `Ledger` or its path.
+      output: where to save the release, too. With a ledger a file that is there already is kept as ``output.1``.
+      unit: the column that says whose row it is: at most `contributions` rows of each unit count, the others are left
+        out before counting. Without it no unit may have more rows than the plan's `contributions`.
+      strict_values: accept, although a ledger is charged, that a value without a fate in the schema ends the run with
+        an error: whoever sees that error learns that there is such a value.
+      workers: threads that measure; by default one per core. The measurements do not depend on it.
       max_memory: bytes; more is refused before the work starts.
-      test_seed: deterministic noise for tests: NOT PRIVATE, and stamped so.
+      test_seed: deterministic noise for tests: NOT PRIVATE, and stamped so; refused with a ledger.
       progress: called after every measured node with the number done and of all.
 
     Raises:
       OptionError: an option has a value it cannot take.
-      BudgetError: the budget cannot be spent this way.
-      DataError: the data does not fit the schema.
+      BudgetError: the budget cannot be spent this way, or the ledger has too little left; nothing is charged.
+      DataError: the data does not fit the schema; nothing is charged.
       SizeError: the work does not fit in memory.
-      StorageError: the release cannot be saved at ``output``.
+      StorageError: there is no such ledger, or the release cannot be saved at ``output``.
     """
-    from qcompile.data.counts import open_data
+    from qcompile.data.counts import holds_counts, open_data
 
     expected = dry_run(
         plan,
@@ -154,27 +187,57 @@ def run(
         mechanism=mechanism,
         noise=noise,
         accounting=accounting,
+        ledger=ledger,
+        workers=workers,
         max_memory=max_memory,
         test_seed=test_seed,
     )
     if output is not None:
         require_place(output)
+    if ledger is not None and not strict_values and not holds_counts(data):
+        require_fates(plan)
+    if unit is not None and plan.unit.public_total:
+        raise OptionError(
+            "with a unit column a unit may have no row that counts, so the number of rows is not public, but this plan "
+            "(one row replaced) releases it exactly; compile it with contributions=2, or for rows added or removed"
+        )
+    charge = _charge(plan, expected, mechanism, noise)
     scales = plan.scales(expected.charge)
     delivered = delivered_scales(noise, scales)
-    counts = open_data(data, plan.workload.schema, plan.tables)
-    values = measure(plan, counts, scales, make_noise(noise, test_seed), progress)
-    release = Release(plan, _provenance(plan, expected, accounting, noise, test_seed), delivered, values)
+    counts = open_data(data, plan.workload.schema, plan.tables, unit=unit, contributions=plan.options.contributions)
+    number = None if ledger is None else _opened(ledger).charge(charge)
+    values = measure(plan, counts, scales, make_noise(noise, test_seed), progress, workers)
+    release = Release(plan, _provenance(plan, expected, accounting, noise, unit, test_seed), delivered, values)
     if output is not None:
-        release.save(output)
+        if ledger is not None:
+            set_aside(output)  # an earlier release was paid for: it is not written over
+        content = save_release(release, output)
+        if ledger is not None and number is not None:
+            _opened(ledger).record(number, Path(output).name, content)
     return release
 
 
-def _provenance(plan: Plan, expected: DryRun, accounting: str, noise: str, test_seed: int | None) -> Provenance:
-    stamps = []
-    if noise == "none":
-        stamps.append(f"{NOT_PRIVATE}: made without noise")
-    if test_seed is not None:
-        stamps.append(f"{NOT_PRIVATE}: made with a test seed")
+def _opened(ledger: Ledger | str | Path) -> Ledger:
+    return ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
+
+
+def _charge(plan: Plan, expected: DryRun, mechanism: str, noise: str) -> Charge:
+    """What a ledger records; its time is that before any data is read."""
+    return Charge(
+        rho=expected.charge,
+        budget=expected.budget,
+        neighbours=plan.options.neighbours,
+        contributions=plan.options.contributions,
+        mechanism=mechanism,
+        noise=noise,
+        plan=plan_hash(plan),
+        time=now(),
+    )
+
+
+def _provenance(
+    plan: Plan, expected: DryRun, accounting: str, noise: str, unit: str | None, test_seed: int | None
+) -> Provenance:
     return Provenance(
         version=__version__,
         plan_hash=plan_hash(plan),
@@ -185,8 +248,22 @@ def _provenance(plan: Plan, expected: DryRun, accounting: str, noise: str, test_
         noise=noise,
         neighbours=plan.options.neighbours,
         contributions=plan.options.contributions,
-        stamps=tuple(stamps),
+        unit=unit,
+        stamps=stamps(plan, noise, test_seed),
     )
+
+
+def stamps(plan: Plan, noise: str, test_seed: int | None) -> tuple[str, ...]:
+    """Warnings that go with a release."""
+    found = {
+        f"{NOT_PRIVATE}: made without noise": noise == "none",
+        f"{NOT_PRIVATE}: made with a test seed": test_seed is not None,
+        "the schema was read from the data: its domains are not covered by the guarantee": (
+            plan.workload.schema.read_from_data
+        ),
+        "the number of rows is released exactly: it is public when one row is replaced": plan.unit.public_total,
+    }
+    return tuple(text for text, holds in found.items() if holds)
 
 
 def _check_combination(noise: str, accounting: str, test_seed: int | None) -> None:
@@ -199,3 +276,27 @@ def _check_combination(noise: str, accounting: str, test_seed: int | None) -> No
     whole("test_seed", test_seed, 0)
     if noise == "opendp":
         raise OptionError("noise='opendp' draws from OpenDP's own generator; it cannot take a test seed")
+
+
+def _check_ledger(noise: str, test_seed: int | None) -> None:
+    if noise == "none":
+        raise OptionError("noise='none' protects nobody and cannot be charged to a ledger; leave the ledger out")
+    if test_seed is not None:
+        raise OptionError(
+            "a test seed makes noise that is NOT PRIVATE and cannot be charged to a ledger; leave out one of them"
+        )
+
+
+def require_fates(plan: Plan) -> None:
+    """Refuse, before a table is read, a schema that lets a value end the run with an error: the error tells of it.
+
+    Raises:
+      OptionError: an attribute has no policy.
+    """
+    strict = [a.name for a in plan.workload.schema if a.policy.kind == "strict"]
+    if strict:
+        names = ", ".join(map(repr, strict[:5])) + (", ..." if len(strict) > 5 else "")
+        raise OptionError(
+            f"with a ledger every value needs a fate, as an error would tell of the data, but {names} has none; give it"
+            " clip, other or drop in the schema, or accept such an error: --strict-values, strict_values=True"
+        )

@@ -1,27 +1,49 @@
-"""Plan files: workload and solved strategies are stored; the lattice is rebuilt and checked against the file."""
+"""Plan files: workload and solved strategies are stored; the lattice is rebuilt and checked against the file.
+
+A file with the right hashes may still be forged. What it says about privacy is not believed: costs and noise scales are
+computed anew from the strategies. What it says about sizes is checked before anything of that size is made.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from qcompile import archive
-from qcompile.arrays import IntArray
+from qcompile.arrays import Array, IntArray, require_memory
 from qcompile.codec import ArrayStore, read_strategy, read_workload, strategy_data, workload_data
-from qcompile.decompose import decompose
+from qcompile.decompose import decompose, least_nodes, subsets_chosen
 from qcompile.errors import StorageError
 from qcompile.lattice import Lattice
 from qcompile.plan import Options, Plan
+from qcompile.privacy_unit import NEIGHBOURS
 from qcompile.projection import is_uniform
+from qcompile.schema import CategoryDomain, IntegerDomain, PolicyKind, Schema
 from qcompile.solvers.solution import Solution
+from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Strategy
 from qcompile.version import __version__
+from qcompile.workload import Workload
 
 KIND = "qcompile plan"
-VERSION = 2
+VERSION = 3
+
+MAX_ATTRIBUTES = 100_000
+"""Attributes of a schema in a file: more than a ``.q`` text can declare."""
+
+VALUES_MEMORY = 2**30
+"""Bytes that one number per value of every attribute may take: the centring weights."""
+
+MAX_PRODUCTS = 2**20
+"""Products of a family in a block, which are all listed; in the lattice the number of nodes is the limit."""
+
+MAX_SCALING = 50
+"""Powers of ten by which a strategy's matrices may be off from entries around 1, all together: squares of column norms
+neither overflow nor vanish. Solvers stay within 2 or 3."""
 
 
 def save_plan(plan: Plan, path: str | Path) -> str:
@@ -80,24 +102,68 @@ def read_plan(document: dict[str, Any], store: ArrayStore) -> Plan:
       StorageError: the document does not describe a plan that this version understands.
     """
     try:
+        _check_attributes(document["workload"]["schema"])
         workload = read_workload(document["workload"], store)
+        _check_values(workload.schema)
+        _check_expansion(workload, document["blocks"], len(store.get(document["class_of"])))
         centring = {name: np.asarray(store.get(key), np.float64) for name, key in document["centring"].items()}
         options = _read_options(document["options"])
         closure = decompose(workload, centring, document["blocks"], dict(options.strategies))
         _check_same(closure, document, store)
         solutions = tuple(_read_solution(s, store) for s in document["solutions"])
         plan = Plan(workload, closure, solutions, options, _read_error(document["plain_sse"]))
-    except (LookupError, TypeError, ValueError, AttributeError) as e:
-        if isinstance(e, StorageError):
-            raise
+    except StorageError:
+        raise
+    except NOT_UNDERSTOOD as e:
         raise StorageError("the file does not hold a plan that this version of qcompile understands") from e
-    _check_shapes(plan)
+    _check_strategies(plan)
     return plan
+
+
+NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What reading well-formed JSON of another meaning may end in; numbers too large for a double are ArithmeticErrors."""
+
+
+def _check_attributes(data: Sequence[dict[str, Any]]) -> None:
+    if len(data) > MAX_ATTRIBUTES:
+        raise StorageError(f"the file declares {len(data):,} attributes, at most {MAX_ATTRIBUTES:,} are read")
+
+
+def _check_values(schema: Schema) -> None:
+    """Domains of the types that a text could have declared, which have no more values than can be looked at."""
+    for a in schema:
+        domain = a.domain
+        if type(a.name) is not str or type(a.cyclic) is not bool:
+            raise ValueError("a name is text, cyclic is true or false")
+        if a.policy.kind not in get_args(PolicyKind) or not isinstance(a.policy.other, str | None):
+            raise ValueError("a policy is one of four, its label is text")
+        if isinstance(domain, IntegerDomain) and not type(domain.low) is type(domain.high) is int:
+            raise ValueError("the ends of an integer domain are integers")
+        if isinstance(domain, CategoryDomain) and not {type(x) for x in domain.labels} <= {str, int, bool}:
+            raise ValueError("a category is text, an integer or true/false")
+    values = sum(a.size for a in schema)
+    require_memory("the file's schema", values, "declare fewer values, or bins", limit=VALUES_MEMORY)
+
+
+def _check_expansion(workload: Workload, blocks: Sequence[Sequence[str]], nodes: int) -> None:
+    """The families' subsets must be as few as the file's lattice says, before they are enumerated."""
+    apart = {name for names in blocks for name in names}
+    for family in workload.families:
+        in_block = not apart.isdisjoint((family.name, *family.aliases))
+        if subsets_chosen(family) > MAX_PRODUCTS if in_block else least_nodes(family) > nodes:
+            raise StorageError(
+                f"family {family.name!r} stands for more combinations of attributes than the file has solved; compile "
+                "the plan again"
+            )
 
 
 def _read_options(data: dict[str, Any]) -> Options:
     strategies = tuple((str(name), str(label)) for name, label in data["strategies"])
     options = Options(**{**data, "strategies": strategies})
+    if any(type(getattr(options, f.name)) is not type(f.default) for f in fields(Options)):
+        raise ValueError("an option has a value of another type")
+    if options.neighbours not in NEIGHBOURS or not 0 < options.gap < 1:
+        raise ValueError("an option has a value it cannot take")
     if type(options.contributions) is not int or options.contributions < 1:
         raise ValueError("contributions must be a whole number of rows, at least 1")
     return options
@@ -129,7 +195,24 @@ def _check_same(closure: Lattice, document: dict[str, Any], store: ArrayStore) -
         raise StorageError("the plan was compiled by another version of qcompile; compile it again")
 
 
-def _check_shapes(plan: Plan) -> None:
+def _check_strategies(plan: Plan) -> None:
+    """Strategies that fit their nodes, with numbers whose squares are numbers: else a cost might come out as 0."""
     for problem, solution in zip(plan.closure.classes, plan.solutions, strict=True):
         if solution.strategy.shape != problem.shape:
             raise StorageError("a strategy in the file does not fit its node; compile the plan again")
+        sizes = [float(np.abs(m).max(initial=0.0)) for m in _matrices(solution.strategy)]
+        if not sum(abs(math.log10(s)) if s > 0 else math.inf for s in sizes) <= MAX_SCALING:
+            raise StorageError("a strategy in the file has numbers too large or too small; compile the plan again")
+
+
+def _matrices(strategy: Strategy) -> list[Array]:
+    """The matrices that a strategy is stored as."""
+    match strategy:
+        case MixtureStrategy():
+            return [m for t in strategy.terms for m in _matrices(t)]
+        case KroneckerStrategy():
+            return [p.matrix for p in strategy.parts]
+        case FourierStrategy():
+            return [strategy.kernel]
+        case _:
+            raise TypeError(type(strategy))

@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from qcompile.cli import answers, ask, check, compile_, diff, doctor, fmt, inspect_, run
+from qcompile.cli import answers, ask, check, compile_, diff, doctor, fmt, inspect_, ledger, run, schema
 from qcompile.cli.output import message
 from qcompile.errors import QCompileError
 from qcompile.version import __version__
@@ -54,6 +54,8 @@ for name, command in (
     ("doctor", doctor.doctor),
 ):
     app.command(name)(command)
+app.add_typer(ledger.app, name="ledger")
+app.add_typer(schema.app, name="schema")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

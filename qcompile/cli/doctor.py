@@ -40,13 +40,13 @@ workload { all : each 1..2 of all
 
 
 def doctor() -> None:
-    """Check the installation: packages, the noise sampler, and a run on a tiny table; exit 1 if something is broken.
+    """Check the installation: packages, noise, a run on a tiny table, a ledger; exit 1 if something is broken.
 
     Example: qcompile doctor
     """
     checks: list[tuple[str, Callable[[], str]]] = [("python", _python)]
     checks += [(name, partial(_package, name, module)) for name, module in DEPENDENCIES.items()]
-    checks += [("noise sampler", _noise), ("compile and run", _pipeline)]
+    checks += [("noise sampler", _noise), ("compile and run", _pipeline), ("ledger", _ledger)]
     broken = 0
     for name, check in checks:
         try:
@@ -96,3 +96,21 @@ def _pipeline() -> str:
     if abs(found - 3) > 1e-9:
         raise RuntimeError(f"a count of 3 came out as {found}")
     return f"{plan.queries} queries answered exactly without noise"
+
+
+def _ledger() -> str:
+    """Three thirds are granted, and not one part more."""
+    import tempfile
+    from pathlib import Path
+
+    import qcompile as qc
+
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = qc.Ledger.create(Path(folder) / "doctor.ledger", qc.Budget(rho=1))
+        for _ in range(3):
+            ledger.charge("1/3")
+        try:
+            ledger.charge("1e-9")
+        except qc.OverspendError:
+            return "three thirds spend exactly one"
+    raise RuntimeError("a ledger granted more than it had")

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from qcompile.cli.output import COST, DELTA, EPSILON, MU, RHO, budget_of, read_plan, require_file, result, table_lines
+from qcompile.cli.output import (
+    COST,
+    DELTA,
+    EPSILON,
+    MU,
+    RHO,
+    budget_of,
+    printable,
+    read_plan,
+    require_file,
+    result,
+    table_lines,
+)
 from qcompile.errors import OptionError
 
 if TYPE_CHECKING:
@@ -54,13 +66,17 @@ def inspect(
             result("\n".join(table_lines(plan.summary(budget), limit=40)))
 
 
+def _unit(column: str | None) -> str:
+    return "" if column is None else f"; rows of each {printable(column)} cut to that number"
+
+
 def _terms(release: Release) -> str:
     p = release.provenance
     lines = [
         f"release of qcompile {p.version}",
         f"  charge       rho {p.charge} ({p.budget})",
         f"  noise        {p.noise}, accounting {p.accounting}",
-        f"  privacy      {p.neighbours}, up to {p.contributions} rows of one unit",
+        f"  privacy      neighbouring tables differ in {release.plan.unit}{_unit(p.unit)}",
         f"  plan         {p.plan_hash}",
         *(f"  WARNING      {stamp}" for stamp in p.stamps),
     ]

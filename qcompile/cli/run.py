@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -26,6 +28,7 @@ from qcompile.errors import OptionError
 
 if TYPE_CHECKING:
     from qcompile.execute import DryRun
+    from qcompile.plan import Plan
 
 
 def run(
@@ -40,9 +43,22 @@ def run(
     mechanism: str = typer.Option("batch", help="batch."),
     noise: str = typer.Option("rounded", help="rounded, opendp (slow cross-check) or none (NOT PRIVATE)."),
     accounting: str = typer.Option("zcdp", help="zcdp, or gaussian: smaller errors for the same epsilon and delta."),
+    ledger: str | None = typer.Option(None, metavar="LEDGER", help="The account to charge before any noise is drawn."),
+    unit: str | None = typer.Option(
+        None, metavar="COLUMN", help="Whose row it is; rows beyond the plan's contributions are left out."
+    ),
+    strict_values: bool = typer.Option(
+        False, "--strict-values", help="With a ledger, accept that a value without a fate ends the run with an error."
+    ),
+    workers: int | None = typer.Option(None, help="Threads that measure; by default one per core."),
     max_memory: str | None = typer.Option(None, "--max-memory", metavar="SIZE", help="Refuse beyond this, e.g. 4GB."),
     test_seed: int | None = typer.Option(None, "--test-seed", metavar="N", help="Deterministic noise: NOT PRIVATE."),
     dry: bool = typer.Option(False, "--dry-run", help="Say what would happen; read and spend nothing."),
+    confidential: bool = typer.Option(
+        False,
+        "--confidential-diagnostics",
+        help="Print facts about the data to stderr first, for its curator alone: never publish them.",
+    ),
 ) -> None:
     """Spend a budget on a table and write the release.
 
@@ -56,48 +72,59 @@ def run(
         raise OptionError("a run needs a budget: give --epsilon and --delta, or --rho, --mu or --cost")
     limit = memory_of(max_memory)
     plan = read_plan(plan_file)
-    expected = execute.dry_run(
-        plan,
-        budget,
-        mechanism=mechanism,
-        noise=noise,
-        accounting=accounting,
-        max_memory=limit,
-        test_seed=test_seed,
-    )
+    options: dict[str, Any] = {
+        "mechanism": mechanism,
+        "noise": noise,
+        "accounting": accounting,
+        "ledger": ledger,
+        "workers": workers,
+        "max_memory": limit,
+        "test_seed": test_seed,
+    }
+    expected = execute.dry_run(plan, budget, **options)
+    if ledger is not None and not strict_values:
+        execute.require_fates(plan)
     result(f"charge: rho {expected.charge}: {expected.budget}")
+    if expected.remaining is not None:
+        result(f"ledger: {ledger} will have rho {_amount(expected.remaining)} left")
+    for stamp in execute.stamps(plan, noise, test_seed):
+        message(f"warning: {stamp}")
     if not dry:
-        _require_targets(plan_file, data, output)
+        _require_targets(plan_file, data, output, ledger)
     result(_what(expected))
     result("\n".join(table_lines(plan.summary(Budget(rho=expected.charge)), limit=40)))
     if dry:
         result("dry run: nothing was read, nothing was spent")
         return
+    if ledger is not None and output is not None and Path(output).exists():
+        message(f"note: {output} is there already; it is kept as {output}.1, or the next number that is free")
+    if confidential:
+        _diagnose(plan, data, unit)
     with progress("measuring") as step:
-        release = execute.run(
-            plan,
-            data,
-            budget,
-            mechanism=mechanism,
-            noise=noise,
-            accounting=accounting,
-            output=output,
-            max_memory=limit,
-            test_seed=test_seed,
-            progress=step,
-        )
-    for stamp in release.provenance.stamps:
-        message(f"warning: {stamp}")
+        execute.run(plan, data, budget, output=output, unit=unit, strict_values=strict_values, progress=step, **options)
     result(f"written to {output}; ask it with: qcompile answers {output}")
 
 
-def _require_targets(plan_file: str, data: str | None, output: str | None) -> None:
+def _diagnose(plan: Plan, data: str | None, unit: str | None) -> None:
+    from qcompile.data.diagnose import diagnose
+
+    message(str(diagnose(data, plan.workload.schema, unit=unit, contributions=plan.options.contributions)))
+
+
+def _amount(value: Fraction) -> str:
+    from qcompile.privacy.exact import rounded_text
+
+    text = str(value)
+    return text if len(text) <= 20 else rounded_text(value)
+
+
+def _require_targets(plan_file: str, data: str | None, output: str | None, ledger: str | None) -> None:
     if data is None:
         raise OptionError("a run needs --data, a CSV or Parquet file; --dry-run does without")
     if output is None:
         raise OptionError("a run needs -o, where to write the release; what is not written would be paid for in vain")
     require_file(data)
-    require_target(output, plan_file, data)
+    require_target(output, plan_file, data, *([] if ledger is None else [ledger]))
 
 
 def _what(expected: DryRun) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from qcompile.allocation import Scale
 from qcompile.arrays import IntArray
 from qcompile.data.counts import ExactCounts
 from qcompile.lattice import Lattice, Node, subsets
+from qcompile.parallel import in_order
 from qcompile.plan import Plan
 from qcompile.privacy.opendp_noise import enlarged_sigma, opendp_gaussian
 from qcompile.privacy.rounded import rounded_gaussian
@@ -29,6 +31,9 @@ Values = npt.NDArray[Any]
 
 NOISES = ("rounded", "opendp", "none")
 
+STEPS_A_DRAW = 16
+"""What a draw takes, in the steps that decide whether several threads are worth starting."""
+
 
 class Noise(Protocol):
     """Adds noise to one node."""
@@ -38,16 +43,22 @@ class Noise(Protocol):
 
 
 def measure(
-    plan: Plan, counts: ExactCounts, scales: tuple[Scale, ...], noise: Noise, progress: Callable[[int, int], None]
+    plan: Plan,
+    counts: ExactCounts,
+    scales: tuple[Scale, ...],
+    noise: Noise,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    workers: int | None = None,
 ) -> tuple[Values, ...]:
-    """Measure every node with a non-zero Gram.
+    """Measure every node with a non-zero Gram, several at a time.
 
     Args:
       plan: what to measure.
       counts: the exact contingency tables.
       scales: one per class.
-      noise: how.
+      noise: how; it must be safe to call from several threads.
       progress: called after every node with the number done and of all.
+      workers: threads; one per processor where None. What is measured does not depend on it.
 
     Returns:
       One array per node of the lattice; empty for those that are not measured.
@@ -55,12 +66,24 @@ def measure(
     closure = plan.closure
     values: list[Values] = [np.zeros(0) for _ in closure.nodes]
     total = int((closure.class_of >= 0).sum())
-    for done, (index, table) in enumerate(node_tables(plan, counts), start=1):
+
+    def one(index: int, table: IntArray) -> tuple[int, Values]:
         c = int(closure.class_of[index])
         x = table.transpose(closure.orders[index])
-        values[index] = noise(plan.strategies[c], x, scales[c], closure.title(index))
+        return index, noise(plan.strategies[c], x, scales[c], closure.title(index))
+
+    jobs = (partial(one, index, table) for index, table in node_tables(plan, counts))
+    for done, (index, measured) in enumerate(in_order(jobs, STEPS_A_DRAW * draws(plan, scales), workers), start=1):
+        values[index] = measured
         progress(done, total)
     return tuple(values)
+
+
+def draws(plan: Plan, scales: tuple[Scale, ...]) -> int:
+    """How many Gaussian numbers a run draws."""
+    members = plan.closure.members.tolist()
+    noisy = zip(members, plan.strategies, scales, strict=True)
+    return sum(m * s.rows for m, s, scale in noisy if scale.sigma > 0)
 
 
 def node_tables(plan: Plan, counts: ExactCounts) -> Iterator[tuple[int, IntArray]]:
@@ -100,6 +123,8 @@ def rounded(sources: Callable[[str], ByteSource]) -> Noise:
         grid = scale.grid
         floats = x.astype(np.float64)
         scaled = strategy.apply(floats) / grid  # exact: the grid is a power of two
+        if scale.sigma == 0:  # no neighbouring table changes it: public
+            return np.rint(scaled).astype(np.int64)
         error = strategy.rounding_error(floats) / grid
 
         def exact(row: int) -> Fraction:
@@ -113,6 +138,8 @@ def rounded(sources: Callable[[str], ByteSource]) -> Noise:
 def opendp(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Values:
     """OpenDP's Gaussian on floats: slow, the cross-check."""
     values = strategy.apply(x.astype(np.float64))
+    if scale.sigma == 0:
+        return values
     noisy, _ = opendp_gaussian(values, scale.sigma, _sensitivity_squared(scale), scale.cost / 2)
     return noisy
 
@@ -121,9 +148,12 @@ def delivered_scales(kind: str, scales: tuple[Scale, ...]) -> tuple[Scale, ...]:
     """The scales that a kind of noise really has: OpenDP's are a little larger and not rounded to a grid."""
     if kind != "opendp":
         return scales
-    return tuple(
-        replace(s, sigma=enlarged_sigma(s.sigma, _sensitivity_squared(s), s.cost / 2), grid=0.0) for s in scales
-    )
+    return tuple(_enlarged(s) if s.sigma > 0 else s for s in scales)
+
+
+def _enlarged(scale: Scale) -> Scale:
+    sigma = enlarged_sigma(scale.sigma, _sensitivity_squared(scale), scale.cost / 2)
+    return replace(scale, sigma=sigma, grid=0.0)
 
 
 def _sensitivity_squared(scale: Scale) -> Fraction:

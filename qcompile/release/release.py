@@ -78,6 +78,7 @@ class Provenance:
       noise: "rounded", "opendp" or "none".
       neighbours: the relation the charge refers to.
       contributions: rows of one privacy unit.
+      unit: the column by which rows were cut to that number; None where they were not.
       stamps: warnings that go with the release, such as NOT PRIVATE.
     """
 
@@ -90,6 +91,7 @@ class Provenance:
     noise: str
     neighbours: str
     contributions: int
+    unit: str | None = None
     stamps: tuple[str, ...] = ()
 
 

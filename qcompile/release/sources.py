@@ -25,6 +25,9 @@ from qcompile.strategy import Strategy
 from qcompile.variances import product_variances
 from qcompile.workload import Product
 
+CERTAIN = 1e-24
+"""Variance below which, relative to the largest of a measurement, an answer is exact."""
+
 CACHED_CELLS = 2**24
 """Cells of residual estimates kept for further questions (128 MB)."""
 
@@ -53,7 +56,13 @@ class Source:
 
     def variances(self, product: Product) -> Array:
         """Variances of these estimates."""
-        return product_variances(self.lattice, self.strategies, self.sigma_squared, product)
+        found = product_variances(self.lattice, self.strategies, self.sigma_squared, product)
+        return np.asarray(np.where(found > self._rounding, found, 0.0))
+
+    @property
+    def _rounding(self) -> float:
+        """Variances up to here are rounding errors: of queries that public measurements alone answer."""
+        return CERTAIN * float(self.sigma_squared.max(initial=0.0))
 
     def ask(self, product: Product) -> tuple[float, float]:
         """Estimate and variance of the only query of a product.
@@ -66,7 +75,7 @@ class Source:
             c = int(self.lattice.class_of[part.node])
             value += float(part.weights @ self.measured(part.node))
             variance += float(self.sigma_squared[c] * (part.weights @ part.weights))
-        return value, variance
+        return value, variance if variance > self._rounding else 0.0
 
     def residual(self, node: int) -> Array | None:
         """The residual estimate t of a node, axes in schema order; None where nothing was measured."""

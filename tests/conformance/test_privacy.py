@@ -6,19 +6,23 @@ import ast
 import math
 import pathlib
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
+from qcompile import archive
 from qcompile.compiler import compile
 from qcompile.data import counts as counting
-from qcompile.errors import DataError, OptionError, QCompileError, SizeError, StorageError
+from qcompile.errors import DataError, OptionError, OverspendError, QCompileError, SizeError, StorageError
 from qcompile.factors import Marginal, Prefix
 from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
+from qcompile.privacy.ledger import Ledger
 from qcompile.privacy.source import SystemSource
 from qcompile.release import measure as measuring
+from qcompile.release.files import KIND, VERSION, load_release
 from tests.conformance.cases import Case
 from tests.conformance.helpers import UNIT, family, integers, some_counts, workload
 
@@ -75,6 +79,11 @@ def plan() -> Plan:
     return compile(workload([a, b], family(Prefix(a), Marginal(b)), family(Prefix(b), name="b")))
 
 
+@pytest.fixture
+def ledger(tmp_path: pathlib.Path) -> Ledger:
+    return Ledger.create(tmp_path / "l", Budget(rho=1))
+
+
 DATA: dict[Any, Any] = {("a", "b"): np.arange(12).reshape(3, 4)}
 
 
@@ -85,7 +94,8 @@ class Log:
         self.steps: list[str] = []
         self._watch(monkeypatch, counting, "open_data", "data")
         self._watch(monkeypatch, measuring, "rounded_gaussian", "noise")
-        self._watch(monkeypatch, Plan, "scales", "charge")
+        self._watch(monkeypatch, Plan, "scales", "scales")
+        self._watch(monkeypatch, Ledger, "charge", "charge")
 
     def _watch(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, step: str) -> None:
         original = getattr(owner, name)
@@ -102,12 +112,14 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     return Log(monkeypatch)
 
 
-def test_the_charge_is_fixed_before_data_is_read_and_noise_drawn(plan: Plan, log: Log) -> None:
-    plan.run(DATA, UNIT)
-    first = {step: log.steps.index(step) for step in ("charge", "data", "noise")}
-    assert first["charge"] < first["data"] < first["noise"]
+def test_the_charge_is_made_before_noise_is_drawn(plan: Plan, log: Log, ledger: Ledger) -> None:
+    """What is measured is fixed before data is read; the data is checked before it is paid for; then noise is drawn."""
+    plan.run(DATA, UNIT, ledger=ledger)
+    first = {step: log.steps.index(step) for step in ("scales", "data", "charge", "noise")}
+    assert first["scales"] < first["data"] < first["charge"] < first["noise"]
+    assert log.steps.count("charge") == 1
     assert log.steps.count("noise") == sum(1 for c in plan.closure.class_of if c >= 0)
-    assert "charge" not in log.steps[first["data"] :]
+    assert "scales" not in log.steps[first["data"] :]
 
 
 REFUSED: dict[str, tuple[type[QCompileError], dict[str, Any]]] = {
@@ -124,6 +136,11 @@ REFUSED: dict[str, tuple[type[QCompileError], dict[str, Any]]] = {
     "memory that is no number": (OptionError, {"max_memory": math.nan}),
     "no such folder": (StorageError, {"output": "/nowhere/at/all/x.release"}),
     "a folder as output": (StorageError, {"output": "."}),
+    "no threads": (OptionError, {"workers": 0}),
+    "half a thread": (OptionError, {"workers": 0.5}),
+    "no such ledger": (StorageError, {"ledger": "nowhere.ledger"}),
+    "no noise with a ledger": (OptionError, {"ledger": "nowhere.ledger", "noise": "none"}),
+    "a seed with a ledger": (OptionError, {"ledger": "nowhere.ledger", "test_seed": 0}),
 }
 
 
@@ -238,3 +255,125 @@ def test_no_pair_of_neighbouring_tables_is_farther_apart_than_charged(contributi
         largest = max(largest, float((rows[:, list(chosen)].sum(axis=1) ** 2).sum()))
     assert largest <= 1 + 1e-12
     assert largest > 0.8
+
+
+@pytest.mark.parametrize("parts", [3, 7, 49])
+def test_equal_parts_are_spent_to_the_end(parts: int, plan: Plan, ledger: Ledger) -> None:
+    """opendp#2131: rho = 1 in 3, 7 or 49 equal parts: all run; the ledger ends at exactly 1."""
+    for _ in range(parts):
+        assert plan.run(DATA, Budget(rho=f"1/{parts}"), ledger=ledger).provenance.charge == Fraction(1, parts)
+    assert ledger.spent == 1
+    with pytest.raises(OverspendError):
+        plan.run(DATA, Budget(rho="1e-9"), ledger=ledger.path)
+
+
+def test_unequal_parts_are_spent_to_the_end(plan: Plan, ledger: Ledger) -> None:
+    """opendp#2131: 0.1, 0.2, 0.7 as floats."""
+    for part in (0.1, 0.2, 0.7):
+        plan.run(DATA, Budget(rho=part), ledger=ledger)
+    assert ledger.remaining == 0
+
+
+@pytest.mark.parametrize(("accounting", "noise"), [("zcdp", "rounded"), ("gaussian", "rounded"), ("zcdp", "opendp")])
+def test_the_ledger_has_what_the_release_says(
+    accounting: str, noise: str, plan: Plan, ledger: Ledger, tmp_path: pathlib.Path
+) -> None:
+    options: dict[str, Any] = {"accounting": accounting, "noise": noise}
+    release = plan.run(DATA, Budget(epsilon=1, delta="1e-9"), ledger=ledger, output=tmp_path / "x", **options)
+    (entry,) = ledger.entries
+    found = release.provenance
+    assert (entry.charge.rho, entry.charge.plan) == (found.charge, found.plan_hash)
+    assert (entry.charge.budget, entry.charge.noise) == (found.budget, noise)
+    assert (entry.charge.neighbours, entry.charge.contributions) == (found.neighbours, found.contributions)
+    assert entry.release == "x"
+    assert entry.content == archive.read(tmp_path / "x", KIND, VERSION)[2]
+
+
+def test_what_is_refused_costs_nothing(plan: Plan, ledger: Ledger, log: Log) -> None:
+    before = ledger.path.read_bytes()
+    refused: list[tuple[Any, Budget, dict[str, Any]]] = [
+        (DATA, Budget(rho=2), {}),
+        ({("a",): [1, 2, 3]}, UNIT, {}),
+        ({"a": [0, 7], "b": [1, 1]}, UNIT, {"strict_values": True}),
+        ({"a": [0], "b": [1]}, UNIT, {}),
+        (DATA, UNIT, {"unit": "a"}),
+        (DATA, UNIT, {"noise": "none"}),
+        (DATA, UNIT, {"test_seed": 1}),
+    ]
+    for data, budget, options in refused:
+        with pytest.raises(QCompileError):
+            plan.run(data, budget, ledger=ledger, **options)
+    assert ledger.path.read_bytes() == before
+    assert "noise" not in log.steps
+    plan.run({"a": [0], "b": [1]}, UNIT, ledger=ledger, strict_values=True)
+
+
+def test_what_fails_after_the_charge_is_spent(
+    plan: Plan, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """A crash between noise and write counts as spent: the entry stays, without a release."""
+
+    def fails(*args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", fails)
+    with pytest.raises(StorageError, match="No space left"):
+        plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / "x")
+    (entry,) = ledger.entries
+    assert (entry.charge.rho, entry.release) == (Fraction(1, 2), None)
+    assert [p.name for p in tmp_path.iterdir()] == ["l"]
+
+
+def test_an_earlier_release_is_kept(plan: Plan, ledger: Ledger, tmp_path: pathlib.Path) -> None:
+    """It was paid for."""
+    kept = [plan.run(DATA, Budget(rho="1/9"), ledger=ledger, output=tmp_path / "x") for _ in range(3)]
+    for release, name in zip(kept, ("x.1", "x.2", "x"), strict=True):
+        for one, other in zip(release.values, load_release(tmp_path / name).values, strict=True):
+            np.testing.assert_array_equal(one, other)
+    plan.run(DATA, UNIT, output=tmp_path / "x")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["l", "x", "x.1", "x.2"]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5, None])
+def test_noise_is_the_same_for_any_number_of_threads(workers: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """diffprivlib#31: identical for any number of workers."""
+    monkeypatch.setattr("qcompile.parallel.LEAST_EFFORT", 0)
+    plan = Case("hybrid", "auto").plan()
+    data = {plan.workload.schema.names: some_counts(plan.workload.schema)}
+    steps: list[tuple[int, int]] = []
+    options: dict[str, Any] = {"workers": workers, "progress": lambda *step: steps.append(step)}
+    one, other = plan.run(data, UNIT, test_seed=3, workers=1), plan.run(data, UNIT, test_seed=3, **options)
+    for y, z in zip(one.values, other.values, strict=True):
+        np.testing.assert_array_equal(y, z)
+    total = len([c for c in plan.closure.class_of if c >= 0])
+    assert steps == [(i, total) for i in range(1, total + 1)]
+
+
+def test_rows_of_a_unit_are_cut_before_they_count() -> None:
+    """A person with many rows counts as many times as the plan says, and the release says by which column."""
+    (a,) = integers(3)
+    plan = compile(workload([a], family(Prefix(a))), contributions=2)
+    data = {"who": ["x"] * 5 + ["y", "z", "z"], "a": [0] * 8}
+    release = plan.run(data, UNIT, unit="who", noise="none")
+    assert release.marginal("a").array == pytest.approx([2 + 1 + 2, 0, 0])
+    assert release.provenance.unit == "who"
+    assert plan.run(data, UNIT, noise="none").provenance.unit is None
+
+
+def test_a_drafted_schema_warns_and_stamps() -> None:
+    """google/dpsynth#34, dpmm#24, smartnoise-sdk#473: domains are declared, never read off private data."""
+    text = "{ a: integer 0..3 } workload { p: prefix(a) }"
+    drafted = compile(f"schema read_from_data {text}").run({"a": [1]}, UNIT)
+    assert [s for s in drafted.provenance.stamps if "read from the data" in s]
+    assert compile(f"schema {text}").run({"a": [1]}, UNIT).provenance.stamps == ()
+
+
+def test_units_may_be_empty_so_their_number_is_not_public() -> None:
+    """A unit whose rows all lack a value that counts looks like no unit: an exact total would tell it apart."""
+    (a,) = integers(3)
+    plan = compile(workload([a], family(Prefix(a))), neighbours="replace-one")
+    data = {"who": ["x", "y", None], "a": [0, 1, 2]}
+    with pytest.raises(OptionError, match="not public"):
+        plan.run(data, UNIT, unit="who")
+    two = compile(workload([a], family(Prefix(a))), neighbours="replace-one", contributions=2)
+    assert all(s.sigma > 0 for s in two.run(data, UNIT, unit="who").scales)

@@ -147,6 +147,37 @@ MISTAKES: list[tuple[str, int]] = [
     ("ask w.release 'count(agee = 1)'", 2),
     ("ask w.release 'count(job = \"cok\")'", 2),
     ("ask w.release 'count(age ='", 2),
+    ("compile w.q --neighbours replace", 2),
+    (f"{RUN} good.csv --rho 3 --ledger l --strict-values", 3),
+    (f"{RUN} good.csv --rho 3 --ledger l --strict-values --dry-run", 3),
+    (f"{RUN} good.csv --rho 1 --ledger l", 2),
+    (f"{RUN} good.csv --rho 1 --ledger nowhere", 2),
+    (f"{RUN} good.csv --rho 1 --ledger good.csv", 2),
+    (f"{RUN} good.csv --rho 1 --ledger w.plan", 2),
+    (f"{RUN} good.csv --rho 1 --ledger l --strict-values --noise none", 2),
+    (f"{RUN} good.csv --rho 1 --ledger l --strict-values --test-seed 1", 2),
+    ("run w.plan --data good.csv --rho 1 --ledger l --strict-values -o l", 2),
+    (f"{RUN} outside.csv --rho 1 --ledger l --strict-values", 2),
+    (f"{RUN} good.csv --rho 1 --unit person", 2),
+    (f"{RUN} good.csv --rho 1 --unit jobb", 2),
+    (f"{RUN} good.csv --rho 1 --workers 0", 2),
+    ("run replaced.plan --data good.csv --rho 1 -o out.release --unit job", 2),
+    ("run replaced.plan --data good.csv --rho 1 -o out.release --ledger l --strict-values", 3),
+    ("ledger create l --rho 1", 2),
+    ("ledger create new", 2),
+    ("ledger create new --rho 0", 3),
+    ("ledger create new --epsilon 1 --delta 0", 3),
+    ("ledger create new --rho 1 --neighbours swap", 2),
+    ("ledger create new --rho 1 --contributions 0", 2),
+    ("ledger create nowhere/new --rho 1", 2),
+    ("ledger show nowhere", 2),
+    ("ledger show w.release", 2),
+    ("ledger show cut.ledger", 2),
+    ("schema draft nowhere.csv", 2),
+    ("schema draft empty.csv", 2),
+    ("schema draft good.csv -o good.csv", 2),
+    ("schema draft good.csv -o w.q", 2),
+    ("schema draft utf16.csv", 2),
 ]
 
 
@@ -160,6 +191,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
         assert execute(["compile", "w.q"]) == 0
+        assert execute(["compile", "w.q", "--neighbours", "replace-one", "-o", "replaced.plan"]) == 0
+        assert execute(["ledger", "create", "l", "--rho", "2", "--neighbours", "add-remove"]) == 0
         assert (
             execute(["run", "w.plan", "--data", "good.csv", "--rho", "1", "--test-seed", "1", "-o", "w.release"]) == 0
         )
@@ -170,6 +203,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         (path / f"cut.{kind}").write_bytes(whole[: len(whole) // 2])
         (path / f"edited.{kind}").write_bytes(edited(whole))
     forge(path / "w.plan", path / "forged.plan")
+    (path / "cut.ledger").write_bytes((path / "l").read_bytes()[:5000])
     return path
 
 

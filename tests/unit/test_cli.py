@@ -19,6 +19,7 @@ import pytest
 from qcompile.cli import check as check_command
 from qcompile.cli.app import execute, main
 from qcompile.errors import InternalError
+from qcompile.privacy.ledger import Ledger
 from qcompile.version import __version__
 
 WORKLOAD = """# a comment
@@ -379,3 +380,47 @@ def test_budgets_that_protect_nobody_are_refused(folder: pathlib.Path, capsys: p
 
 def test_json_takes_no_budget(folder: pathlib.Path) -> None:
     assert execute(["inspect", "w.q", "--json", "--rho", "1"]) == 2
+
+
+def test_the_first_line_of_a_run_is_the_charge(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """lomas#179: typed epsilon 1, charged 2: the first line is the total charge and equals the request."""
+    good(capsys, "ledger", "create", "l", "--epsilon", "1", "--delta", "1e-9")
+    budget = ["--epsilon", "1", "--delta", "1e-9"]
+    out, _ = good(capsys, "run", "w.q", "--data", "data.csv", *budget, "--ledger", "l", "--strict-values", "-o", "x")
+    first, second = out.splitlines()[:2]
+    assert first.startswith("charge: rho ")
+    assert "epsilon 1 at delta 1e-9 (zcdp)" in first
+    assert second == "ledger: l will have rho 0 left"
+    shown = json.loads(good(capsys, "ledger", "show", "l", "--json")[0])
+    assert (shown["remaining"], len(shown["entries"])) == ("0", 1)
+    assert shown["entries"][0]["rho"] == first.split()[2].rstrip(":") == shown["spent"]
+    assert (
+        execute(["run", "w.q", "--data", "data.csv", "--rho", "1/9", "--ledger", "l", "--strict-values", "-o", "y"])
+        == 3
+    )
+    assert "short by 1/9" in capsys.readouterr().err
+    assert not (folder / "y").exists()
+
+
+def test_ledger_show_explains_every_entry(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good(capsys, "ledger", "create", "l", "--rho", "1", "--neighbours", "add-remove")
+    assert "no charges yet" in good(capsys, "ledger", "show", "l")[0]
+    run = ["run", "w.q", "--data", "data.csv", "--rho", "1/49", "--ledger", "l", "--strict-values", "-o", "x.release"]
+    good(capsys, *run)
+    Ledger.open("l").charge("1/7")
+    shown = good(capsys, "ledger", "show", "l")[0]
+    assert "spent      rho 8/49 (about 0.163265)" in shown
+    assert "remaining  rho 41/49 (about 0.836735)" in shown
+    first, second = shown.splitlines()[-2:]
+    assert first.split()[:3] == ["1", Ledger.open("l").entries[0].charge.time.removesuffix("+00:00"), "1/49"]
+    assert first.endswith("x.release")
+    assert second.endswith("none recorded (spent all the same)")
+    assert "kept as x.release.1" in good(capsys, *run)[1]
+
+
+def test_a_drafted_schema_is_marked_to_the_end(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "as confidential as the data" in good(capsys, "schema", "draft", "data.csv", "-o", "d.q")[1]
+    good(capsys, "compile", "d.q")
+    _, err = good(capsys, "run", "d.plan", "--data", "data.csv", "--rho", "1", "-o", "d.release")
+    assert "warning: the schema was read from the data" in err
+    assert "WARNING      the schema was read from the data" in good(capsys, "inspect", "d.release")[0]

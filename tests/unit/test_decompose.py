@@ -16,6 +16,7 @@ from qcompile.lattice import Lattice, Problem, covered
 from qcompile.release.ask import projected
 from qcompile.schema import Attribute, IntegerDomain, Schema
 from qcompile.workload import Family, Product, Workload
+from tests.conformance.helpers import family, integer, workload
 
 
 def attribute(name: str, size: int, low: int = 0) -> Attribute:
@@ -276,3 +277,23 @@ def test_centring_weights_are_checked(u: dict[str, Array], message: str) -> None
     (a,) = attributes(3)
     with pytest.raises(OptionError, match=message):
         lattice([a], (Prefix(a),), u=u)
+
+
+def test_nodes_past_all_memory_are_refused_before_they_are_listed() -> None:
+    attributes = [integer(f"a{i}", 2) for i in range(40)]
+    every = family(*map(Marginal, attributes), choose=(1, 40), name="every")
+    with pytest.raises(SizeError, match=r"'every' stands for 1,099,511,627,776 or more sets"):
+        decompose(workload(attributes, every))
+    with pytest.raises(SizeError, match="at most 4,000,000"):
+        decompose(workload(attributes, family(*map(Marginal, attributes), name="all at once")))
+
+
+def test_almost_mirrored_weights_are_mirrored() -> None:
+    """Solvers would find and use the symmetry: a strategy centred elsewhere has a bias."""
+    a = integer("a", 5)
+    u = np.array([0.1, 0.25, 0.3, 0.25, 0.1]) * (1 + 1e-10 * np.arange(5))
+    (found,) = decompose(workload([a], family(Prefix(a))), {"a": u / u.sum()}).centring
+    assert (found == found[::-1]).all()
+    assert np.abs(found - u).max() < 1e-9
+    skewed = np.array([0.1, 0.25, 0.3, 0.25, 0.1]) + 1e-5 * np.array([1, 0, 0, 0, -1])
+    np.testing.assert_array_equal(decompose(workload([a], family(Prefix(a))), {"a": skewed}).centring[0], skewed)

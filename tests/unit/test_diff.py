@@ -12,10 +12,11 @@ import pytest
 
 from qcompile.cli.app import execute
 from qcompile.compiler import compile
-from qcompile.diff import TOLERANCE, as_json, diff
+from qcompile.diff import TOLERANCE, Change, as_json, diff
 from qcompile.diff_text import text
 from qcompile.factors import Marginal, Prefix, Range
 from qcompile.plan import Plan
+from qcompile.release.files import schema_hash
 from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Policy, Schema
 from qcompile.storage import load_plan, save_plan
 from qcompile.workload import Family, Workload
@@ -220,3 +221,12 @@ def test_command(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys
     data = json.loads(capsys.readouterr().out)
     assert data["same"] is False
     assert data["families"][0]["queries"] == [8, 36]
+
+
+def test_where_a_schema_comes_from_is_compared() -> None:
+    text = "{ a: integer 0..3 } workload { p: prefix(a) }"
+    one, two = compile(f"schema {text}"), compile(f"schema read_from_data {text}")
+    assert diff(one, two).schema == (Change("(origin)", "declared", "read from the data"),)
+    assert not diff(one, two).same
+    assert "READ FROM THE DATA" in two.explain()
+    assert schema_hash(one) != schema_hash(two)

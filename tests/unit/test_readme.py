@@ -14,6 +14,7 @@ from qcompile.cli.app import execute
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def block(language: str, start: str) -> str:
@@ -40,6 +41,8 @@ def test_commands(folder: pathlib.Path) -> None:
     assert len(commands) == 6
     for line in commands:
         assert execute(shlex.split(line)[1:]) == 0, line
+    for line in block("sh", "qcompile ledger").splitlines():
+        assert execute(shlex.split(line)[1:]) == 0, line
 
 
 def test_python(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,10 +50,17 @@ def test_python(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "plan of qcompile" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if PYTHON.search(p.read_text())], ids=lambda page: page.name)
 def test_pages(page: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The Python blocks of a page run one after the other, like a session."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert blocks
-    exec("\n".join(blocks), {})
+    exec("\n".join(PYTHON.findall(page.read_text(encoding="utf-8"))), {})
     assert capsys.readouterr().out
+
+
+def test_what_the_pages_name_exists() -> None:
+    """Tests, modules and pages that a page appeals to; a line of the threat model is no better than its test."""
+    named = {n for p in PAGES for n in re.findall(r"(?:tests|qcompile|docs|examples)/[\w/.-]*\w", p.read_text())}
+    linked = {f"docs/{n}" for p in PAGES for n in re.findall(r"\]\((\w[\w./-]*\.md)\)", p.read_text())}
+    assert len(named) > 12
+    assert linked
+    assert [n for n in sorted(named | linked) if not (ROOT / n).exists()] == []

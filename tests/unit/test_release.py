@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+import pathlib
 from typing import Any
 
 import numpy as np
 import pytest
 
+from qcompile import grammar
 from qcompile.arrays import Array
 from qcompile.compiler import compile
-from qcompile.errors import NotEstimableError, OptionError, SizeError, WorkloadError
+from qcompile.errors import BudgetError, NotEstimableError, OptionError, SizeError, WorkloadError
 from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Prefix, Random, Range
 from qcompile.privacy.budget import Budget
 from qcompile.release import Release, intervals
+from qcompile.release.files import load_release
 from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Schema
 from qcompile.variances import product_variances
 from qcompile.workload import Family, Product, Workload
@@ -282,3 +285,42 @@ def test_a_table_too_large_is_refused_before_it_is_made() -> None:
     with pytest.raises(SizeError, match=r"631,800,000 answers of 'arcs' needs .* GB .*limit"):
         release.answers("arcs")
     assert release.answers("one").num_rows == 900
+
+
+REPLACED = """
+schema { a: integer 0..3; b: integer 0..4; c: category {"x", "y"} }
+workload { t: total; p: prefix(a) * prefix(b); q: range(a) * marginal(c) }
+"""
+
+
+@pytest.mark.parametrize("noise", ["rounded", "opendp", "none"])
+def test_where_a_row_is_replaced_the_number_of_rows_is_exact(noise: str, tmp_path: pathlib.Path) -> None:
+    """smartnoise-core#360: and whatever follows from it alone has no error, nor spoils simultaneous intervals."""
+    plan = compile(grammar.parse(REPLACED), neighbours="replace-one")
+    data = {"a": [0, 1, 2, 3] * 10, "b": [0, 1, 2, 3] * 10, "c": ["x"] * 40}
+    made = plan.run(data, Budget(rho=1), noise=noise)
+    made.save(tmp_path / "x")
+    for release in (made, load_release(tmp_path / "x")):
+        assert release.answers("t").to_pylist() == [{"estimate": 40, "std_error": 0, "lower": 40, "upper": 40}]
+        everything = release.answers("p", simultaneous=True).to_pylist()[-1]
+        assert everything["estimate"] == pytest.approx(40, abs=1e-12)
+        assert everything["std_error"] == 0
+        answer = release.ask("count(a <= 3 and b <= 4)")
+        assert answer.estimate == pytest.approx(40, abs=1e-12)
+        assert answer.std_error == 0
+        assert any("number of rows is released exactly" in stamp for stamp in release.provenance.stamps)
+        width = {  # the Bonferroni factor of 20 queries is 3.0
+            simultaneous: [
+                (row["upper"] - row["lower"]) / row["std_error"]
+                for row in release.answers("p", simultaneous=simultaneous).to_pylist()[:-1]
+            ]
+            for simultaneous in (False, True)
+        }
+        assert max(width[False]) == pytest.approx(2 * 1.96, rel=1e-3)
+        assert 2 * 2.2 < max(width[True]) < 2 * 3.1
+
+
+def test_a_workload_of_totals_needs_no_budget_where_a_row_is_replaced() -> None:
+    plan = compile(grammar.parse("schema { a: integer 0..3 } workload { t: total }"), neighbours="replace-one")
+    with pytest.raises(BudgetError, match="publish it without a budget"):
+        plan.run({"a": [1]}, Budget(rho=1))

@@ -1,0 +1,142 @@
+"""Runs that are killed: a process that forks one child per run and kills it with SIGKILL at a moment it draws.
+
+Started by `test_crashes` as a process of its own, so that it has no threads when it forks. Prints one JSON line per
+kill: what was found in the folder right after it, and after the same run was made once more, undisturbed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from qcompile import archive, execute, files
+from qcompile.errors import OverspendError, QCompileError
+from qcompile.plan import Plan
+from qcompile.privacy import charges
+from qcompile.privacy.budget import Budget
+from qcompile.privacy.ledger import Ledger
+from qcompile.release.files import KIND, VERSION, load_release
+from qcompile.storage import load_plan
+
+RHO = "1/7"
+OUTPUT = "x.release"
+
+
+def run(plan: Plan, folder: pathlib.Path) -> None:
+    """What is killed: a whole run from given counts with a ledger and an output."""
+    names = plan.workload.schema.names
+    counts = np.arange(int(np.prod(plan.workload.schema.shape(names)))).reshape(plan.workload.schema.shape(names))
+    execute.run(plan, {names: counts}, Budget(rho=RHO), ledger=folder / "l", output=folder / OUTPUT, workers=1)
+
+
+def found(folder: pathlib.Path) -> dict[str, object]:
+    """What is on the disk: the ledger's charges, the release if it has its name, everything else."""
+    ledger = Ledger.open(folder / "l")
+    entries = ledger.entries
+    content = None
+    if (folder / OUTPUT).exists():
+        load_release(folder / OUTPUT).answers("p")
+        content = archive.read(folder / OUTPUT, KIND, VERSION)[2]
+    return {
+        "entries": len(entries),
+        "spent": str(ledger.spent),
+        "recorded": [e.content for e in entries],
+        "release": content,
+        "others": sorted(p.name for p in folder.iterdir() if p.name not in ("l", OUTPUT)),
+    }
+
+
+def child(plan: Plan, folder: pathlib.Path, prepare: Callable[[], None]) -> int:
+    """A forked process that makes the run, or dies in it."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        prepare()
+        run(plan, folder)
+        os._exit(0)
+    except (OverspendError, QCompileError):
+        os._exit(2)
+    finally:
+        os._exit(1)
+
+
+def report(plan: Plan, folder: pathlib.Path, where: str) -> None:
+    """What is left after a kill, and that the same run works afterwards."""
+    killed = found(folder)
+    _, status = os.waitpid(child(plan, folder, lambda: None), 0)
+    print(json.dumps({"where": where, "killed": killed, "again": found(folder), "status": status}), flush=True)
+
+
+def at_random(plan: Plan, root: pathlib.Path, kills: int, seed: int) -> None:
+    """Kills at moments spread evenly over the time that a run takes, and a little beyond."""
+    draw = random.Random(seed)
+    start = time.perf_counter()
+    first = fresh(root / "timed")
+    os.waitpid(child(plan, first, lambda: None), 0)
+    duration = time.perf_counter() - start
+    for i in range(kills):
+        folder, moment = fresh(root / f"r{i}"), draw.uniform(0, 1.2 * duration)
+        pid = child(plan, folder, lambda: None)
+        time.sleep(moment)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        report(plan, folder, "random")
+
+
+def at_steps(plan: Plan, root: pathlib.Path) -> None:
+    """Kills right before and right after each step that writes, which random moments may miss."""
+    steps: dict[str, tuple[object, str]] = {
+        "charge": (Ledger, "charge"),
+        "insert": (charges, "insert"),
+        "measure": (execute, "measure"),
+        "write": (archive, "write"),
+        "sync": (os, "fsync"),
+        "rename": (os, "replace"),
+        "record": (Ledger, "record"),
+        "place": (files, "usual_mode"),
+    }
+    for name, (owner, function) in steps.items():
+        for when in ("before", "after"):
+            folder = fresh(root / f"{when} {name}")
+            os.waitpid(child(plan, folder, lambda o=owner, f=function, w=when: dying(o, f, w)), 0)  # type: ignore[misc]
+            report(plan, folder, f"{when} {name}")
+
+
+def dying(owner: object, name: str, when: str) -> None:
+    """Make a function kill its process."""
+    original = getattr(owner, name)
+
+    def killed(*args: object, **options: object) -> object:
+        if when == "after":
+            original(*args, **options)
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None
+
+    setattr(owner, name, killed)
+
+
+def fresh(folder: pathlib.Path) -> pathlib.Path:
+    folder.mkdir()
+    Ledger.create(folder / "l", Budget(rho=1))
+    return folder
+
+
+def main() -> None:
+    plan, root = load_plan(sys.argv[1]), pathlib.Path(sys.argv[2])
+    if sys.argv[3] == "steps":
+        at_steps(plan, root)
+    else:
+        at_random(plan, root, int(sys.argv[3]), seed=int(sys.argv[4]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Nothing but the release differs between neighbouring tables: no byte printed, no size of a file, no exit code."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pathlib
+import shutil
+import warnings
+import zipfile
+from typing import Any
+
+import pytest
+
+from qcompile import archive
+from qcompile.cli.app import execute
+from qcompile.privacy.ledger import Ledger
+from qcompile.release.files import KIND, VERSION
+
+WORKLOAD = """
+schema {
+  age: integer 0..9 clip
+  kind: category {"x", "y"} other "else"
+  size: numeric [0, 1.5, 20) drop
+}
+workload { people: total; ages: prefix(age) * marginal(kind); sizes: range(size) }
+"""
+
+ROWS = [f"{i // 2},{i % 12},{'xyz'[i % 3]},{i % 25}" for i in range(60)]
+
+NEIGHBOURS: dict[str, tuple[list[str], list[str]]] = {
+    "one row more": (ROWS, [*ROWS, "0,3,x,1"]),
+    "one row of many digits": (ROWS, [*ROWS, "123456789012345,999999999999,a kind of a very long name,1e300"]),
+    "one row that is dropped": (ROWS, [*ROWS, "7,3,x,-5"]),
+    "one row against none": ([], ["0,3,x,1"]),
+    "one row replaced": (ROWS, [*ROWS[:-1], "9,9,y,19"]),
+}
+
+RUNS: dict[str, list[str]] = {
+    "plain": [],
+    "by unit": ["--unit", "person"],
+    "ledger": ["--ledger", "l"],
+    "gaussian": ["--accounting", "gaussian"],
+    "opendp": ["--noise", "opendp"],
+    "dry": ["--dry-run"],
+}
+
+
+def observed(
+    folder: pathlib.Path, rows: list[str], options: list[str], capfd: pytest.CaptureFixture[str], caplog: Any
+) -> dict[str, Any]:
+    """Everything that can be seen of a run from outside, the noisy numbers apart."""
+    (folder / "d.csv").write_text("\n".join(["person,age,kind,size", *rows]) + "\n")
+    caplog.clear()
+    with warnings.catch_warnings(record=True) as warned, caplog.at_level(logging.DEBUG):
+        warnings.simplefilter("always")
+        code = execute(["run", "w.plan", "--data", "d.csv", "--rho", "1/8", "-o", "x.release", *options])
+    out, err = capfd.readouterr()
+    return {
+        "exit code": code,
+        "stdout": out,
+        "stderr": err,
+        "warnings": [str(w.message) for w in warned],
+        "log": [(r.name, r.getMessage()) for r in caplog.records],
+        "files": sorted((p.name, p.stat().st_size) for p in folder.iterdir() if p.name != "d.csv"),
+        "release": written(folder / "x.release"),
+        "ledger": spent(folder / "l"),
+    }
+
+
+def written(path: pathlib.Path) -> Any:
+    """A release without its measurements: everything else in it, byte for byte."""
+    if not path.exists():
+        return None
+    document, arrays, _ = archive.read(path, KIND, VERSION)
+    with zipfile.ZipFile(path) as z:
+        members = [(i.filename, i.file_size, i.date_time, i.extra) for i in z.infolist()]
+    measured = arrays["measured"]
+    return json.dumps(document, sort_keys=True), members, measured.dtype.str, measured.shape
+
+
+def spent(path: pathlib.Path) -> Any:
+    if not path.exists():
+        return None
+    return [(e.number, {**vars(e.charge), "time": ""}, e.release) for e in Ledger.open(path).entries]
+
+
+def both(
+    tmp_path: pathlib.Path, case: str, options: list[str], monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
+) -> list[dict[str, Any]]:
+    made = tmp_path / "made"
+    made.mkdir()
+    (made / "w.q").write_text(WORKLOAD)
+    monkeypatch.chdir(made)
+    assert execute(["compile", "w.q", "-o", "w.plan"]) == 0
+    if "--ledger" in options:
+        assert execute(["ledger", "create", "l", "--rho", "1"]) == 0
+    capfd.readouterr()
+    seen = []
+    for name, rows in zip(("one", "two"), NEIGHBOURS[case], strict=True):
+        shutil.copytree(made, tmp_path / name)
+        monkeypatch.chdir(tmp_path / name)
+        seen.append(observed(tmp_path / name, rows, options, capfd, caplog))
+    return seen
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("case", NEIGHBOURS)
+def test_neighbouring_tables_look_the_same(
+    run: str, case: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
+) -> None:
+    one, two = both(tmp_path, case, RUNS[run], monkeypatch, capfd, caplog)
+    for what in one:
+        assert one[what] == two[what], what
+    assert one["exit code"] == 0
+    assert (one["release"] is None) == (run == "dry")
+    assert one["warnings"] == one["log"] == []
+
+
+def test_what_is_for_the_curator_alone_does_differ_and_says_so(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
+) -> None:
+    """The comparison above has power: the explicit flag makes stderr differ, and only that."""
+    one, two = both(tmp_path, "one row more", ["--confidential-diagnostics"], monkeypatch, capfd, caplog)
+    assert {what for what in one if one[what] != two[what]} == {"stderr"}
+    assert one["stderr"].startswith("CONFIDENTIAL")
+
+
+def test_a_value_without_a_fate_is_the_one_thing_an_exit_code_can_tell(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    """Where the schema gives a value no fate the run must stop; with a ledger that takes an explicit option."""
+    (tmp_path / "w.q").write_text("schema { a: integer 0..9; } workload { p: prefix(a) }")
+    (tmp_path / "d.csv").write_text("a\n1\n77\n")
+    monkeypatch.chdir(tmp_path)
+    assert execute(["ledger", "create", "l", "--rho", "1"]) == 0
+    command = ["run", "w.q", "--data", "d.csv", "--rho", "1/8", "-o", "x.release", "--ledger", "l"]
+    assert execute(command) == 2
+    assert "'a' has none" in capfd.readouterr().err
+    assert execute([*command, "--dry-run"]) == 2
+    assert "'a' has none" in capfd.readouterr().err
+    assert execute([*command, "--strict-values"]) == 2
+    message = capfd.readouterr().err
+    assert "'a'" in message
+    assert "77" not in message
+    assert Ledger.open("l").spent == 0
+    assert not pathlib.Path("x.release").exists()
+    (tmp_path / "d.csv").write_text("a\n1\n7\n")
+    assert execute([*command, "--strict-values"]) == 0
