@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from qcompile.arrays import BoolArray
-from qcompile.errors import did_you_mean
+from qcompile.errors import comparable, did_you_mean
 from qcompile.grammar import printer, syntax
 from qcompile.grammar.scope import Scope, kind_of, label_of, whole
 from qcompile.grammar.words import is_whole, string_text
-from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, number_text
+from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, Label, NumericDomain, number_text
+
+LABEL_EFFORT = 400
+"""Nanoseconds for each category of an attribute before one can be looked up, and again when there is no such one."""
+
+FEW = 9
+"""Categories of very many that are written out to be listed, one more than there is room for."""
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -34,6 +40,7 @@ class Conditions:
 
     def __init__(self, scope: Scope) -> None:
         self.scope, self.findings = scope, scope.findings
+        self._codes: dict[str, dict[tuple[type, Label], int]] = {}
 
     def table(self, node: syntax.Predicate) -> tuple[tuple[str, ...], BoolArray]:
         """The attributes of a single condition and the cells where it holds, one axis per attribute."""
@@ -167,20 +174,46 @@ class Conditions:
     # --- categories ---
 
     def _category(self, attribute: Attribute, constant: syntax.Literal) -> BoolArray:
-        label = label_of(constant, self.findings)
-        known = attribute.domain_labels
-        holds = np.array([type(k) is type(label) and k == label for k in known], dtype=np.bool_)
-        if not holds.any():
-            self._unknown_label(attribute, constant)
-        return _padded(attribute, holds)
+        holds = np.zeros(attribute.size, dtype=np.bool_)
+        holds[self._category_code(attribute, constant)] = True
+        return holds
 
-    def _unknown_label(self, attribute: Attribute, constant: syntax.Literal) -> None:
-        shown = [string_text(k) if isinstance(k, str) else str(k).lower() for k in attribute.domain_labels]
-        if attribute.policy.other is not None:
-            shown.append(string_text(attribute.policy.other))
+    def _category_code(self, attribute: Attribute, constant: syntax.Literal) -> int:
+        """The position of a label; 1, true and "1" are different ones."""
+        label = label_of(constant, self.findings)
+        code = self._codes_of(attribute, constant).get((type(label), label))
+        if code is None:
+            self._unknown_label(attribute, constant)
+        return code
+
+    def _codes_of(self, attribute: Attribute, constant: syntax.Literal) -> dict[tuple[type, Label], int]:
+        """Positions by label, made once for all conditions of a family."""
+        codes = self._codes.get(attribute.name)
+        if codes is None:
+            labels = attribute.domain_labels
+            self._spend(attribute, constant)
+            codes = self._codes[attribute.name] = {(type(label), label): i for i, label in enumerate(labels)}
+        return codes
+
+    def _spend(self, attribute: Attribute, constant: syntax.Literal) -> None:
+        count = len(attribute.domain_labels)
+        what = f"finding {printer.operand(constant)} among the {count} categories of {attribute.name!r}"
+        self.findings.spend(LABEL_EFFORT * count, what, constant.at, "declare fewer categories or split the workload")
+
+    def _unknown_label(self, attribute: Attribute, constant: syntax.Literal) -> NoReturn:
+        self._spend(attribute, constant)
+        other = attribute.policy.other
+        known = [*attribute.domain_labels, *([] if other is None else [other])]
+        # Only what is shown is written out: the categories may be very many, and mistaken every time.
+        plain = {(k if isinstance(k, str) else str(k).lower()): k for k in reversed(known)}
         text = printer.operand(constant)
-        same = [s for s in shown if s.strip('"') == text.strip('"')]
-        hint = f"did you mean {same[0]}? Text, numbers and true/false differ" if same else did_you_mean(text, shown)
+        wanted = constant.value if isinstance(constant, syntax.Text) else text
+        if wanted in plain:
+            hint = f"did you mean {_written(plain[wanted])}? Text, numbers and true/false differ"
+        else:
+            names = list(plain)[::-1]
+            near = comparable(wanted, names) or names[:FEW]
+            hint = did_you_mean(text, [_written(plain[name]) for name in near])
         self.findings.fail(f"{text} is not a category of {attribute.name!r}", constant.at, hint)
 
     # --- intervals and sets ---
@@ -208,7 +241,7 @@ class Conditions:
         holds = np.zeros(attribute.size, dtype=np.bool_)
         for literal in node.labels:
             if _is_other(attribute, literal):
-                holds |= _other_cell(attribute)
+                holds[attribute.domain.size :] = True
             elif isinstance(attribute.domain, NumericDomain):
                 hint = "name the bins instead: in lo..hi, where lo and hi are edges"
                 self.findings.fail(f"{attribute.name!r} is binned and has no single values", literal.at, hint)
@@ -217,8 +250,13 @@ class Conditions:
                 if 0 <= code < attribute.domain.size:
                     holds[code] = True
             else:
-                holds |= self._category(attribute, literal)
+                holds[self._category_code(attribute, literal)] = True
         return holds
+
+
+def _written(label: Label) -> str:
+    """A label as it is written in a text."""
+    return string_text(label) if isinstance(label, str) else str(label).lower()
 
 
 def _values(attribute: Attribute) -> Any:

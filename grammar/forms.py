@@ -7,7 +7,8 @@ then; what multiplies attributes with each other is refused before, at the offen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, NoReturn, TypeAlias
 
 from qcompile.errors import IntegrityError
 from qcompile.factors import Abs, Affine
@@ -21,6 +22,15 @@ from qcompile.schema import Attribute, IntegerDomain
 
 MAX_THRESHOLDS = 10**6
 """Thresholds that one family may list."""
+
+THRESHOLD_EFFORT = 1000
+"""Nanoseconds for each threshold that is listed."""
+
+MAX_STEPS = 4000
+"""Terms and factors of a form that is no plain sum; a factor of a sum counts once for each of its terms."""
+
+STEP_EFFORT = 300_000
+"""Nanoseconds that SymPy takes for each of them."""
 
 MAX_EXPONENT = 62
 
@@ -90,9 +100,13 @@ def linear(node: syntax.Form, findings: Findings) -> Linear:
             hint = "remove it from the form"
             findings.fail(f"attribute {name.text!r} cancels out of {printer.form(node)}", name.at, hint)
     if max(map(abs, [*coefficients.values(), 2 * constant])) >= LARGEST_VALUE:
-        hint = "coefficients stay below 2^62, constants below 2^61"
-        findings.fail(f"the numbers of {printer.form(node)} are too large", node.at, hint)
+        _too_large(node, findings)
     return coefficients, constant
+
+
+def _too_large(node: syntax.Form, findings: Findings) -> NoReturn:
+    hint = "coefficients stay below 2^62, constants below 2^61"
+    findings.fail(f"the numbers of {printer.form(node)} are too large", node.at, hint)
 
 
 def direct(node: syntax.Form, findings: Findings) -> Linear | None:
@@ -137,6 +151,7 @@ def symbolic(node: syntax.Form, findings: Findings) -> Linear:
     Raises:
       Stop: it is not linear, or a coefficient is not an integer.
     """
+    _refuse_long(node, findings)
     import sympy
 
     names = list(dict.fromkeys(n.text for n in named(node)))
@@ -144,15 +159,37 @@ def symbolic(node: syntax.Form, findings: Findings) -> Linear:
     symbols = {name: sympy.Symbol(f"x{i}") for i, name in enumerate(names)}
     reader = _Reader(sympy, symbols, findings)
     expression = sympy.expand(fold(node, reader.read))
-    zero = dict.fromkeys(symbols.values(), 0)
-    coefficients = {name: expression.coeff(symbol) for name, symbol in symbols.items()}
-    constant = expression.subs(zero)
+    found = expression.as_coefficients_dict()
+    coefficients = {name: found.get(symbol, sympy.S.Zero) for name, symbol in symbols.items()}
+    constant = found.get(sympy.S.One, sympy.S.Zero)
     for name, value in [*coefficients.items(), (None, constant)]:
+        if max(abs(value.p), value.q) > LARGEST:
+            _too_large(node, findings)
         if not value.is_Integer:
             what = f"the coefficient of {name!r}" if name is not None else "the constant"
             hint = f"multiply both sides by {value.q}"
             findings.fail(f"{what} in {printer.form(node)} is {value}, not an integer", node.at, hint)
     return {name: int(value) for name, value in coefficients.items()}, int(constant)
+
+
+def _refuse_long(node: syntax.Form, findings: Findings) -> None:
+    _, steps = fold(node, partial(_steps_of, len({n.text for n in named(node)}) + 1))
+    hint = "write a sum of integer multiples, such as 2*a - b"
+    if steps > MAX_STEPS:
+        findings.fail(f"this form takes {steps} steps to expand, at most {MAX_STEPS} are done", node.at, hint)
+    findings.spend(STEP_EFFORT * steps, f"this form of {steps} steps", node.at, hint)
+
+
+def _steps_of(widest: int, node: syntax.Tree, parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """How many terms a node has at most when it is expanded, and the steps until then."""
+    if not parts:
+        return 1, 0
+    widths = [width for width, _ in parts]
+    before = sum(steps for _, steps in parts)
+    if isinstance(node, syntax.Sum):
+        return min(sum(widths), widest), before + sum(widths)
+    # All but one of the factors are numbers: the widest is multiplied by each of the others.
+    return max(widths), before + max(widths) * len(parts)
 
 
 class _Reader:
@@ -214,15 +251,22 @@ class _Reader:
 def _levels(node: syntax.Thresholds, constant: int, findings: Findings) -> list[int]:
     """The thresholds, ascending, on the side of the form without its constant."""
     shift = {"<": -1, ">": 1}.get(node.relation, 0) - constant
-    levels: dict[int, syntax.Steps] = {}
+    levels: set[int] = set()
     for steps in node.bound or ():
-        for level in _spaced(steps, findings):
+        spaced = _spaced(steps, findings)
+        _spend(len(spaced), steps, findings)
+        for level in spaced:
             if level in levels:
                 findings.fail(f"the threshold {level} is listed twice", steps.at, "remove one")
-            levels[level] = steps
+            levels.add(level)
             if len(levels) > MAX_THRESHOLDS:
                 _too_many(len(levels), steps, findings)
     return sorted(level + shift for level in levels)
+
+
+def _spend(count: int, steps: syntax.Steps, findings: Findings) -> None:
+    hint = "use larger steps, <= * for the attainable ones, or several texts"
+    findings.spend(THRESHOLD_EFFORT * count, f"a list of {count} thresholds", steps.at, hint)
 
 
 def _spaced(steps: syntax.Steps, findings: Findings) -> range:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.resources
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -18,15 +19,21 @@ from lark.parsers.lalr_parser_state import ParserState
 
 from qcompile.grammar import mistakes, skipping, syntax
 from qcompile.grammar.mistakes import Failure, Key
-from qcompile.grammar.source import Findings, Source
+from qcompile.grammar.source import Findings, Full, Source
 from qcompile.grammar.trees import Build, spot
-from qcompile.grammar.words import MAX_DIGITS, read_string
+from qcompile.grammar.words import MAX_DIGITS, is_whole, read_string
 
 MAX_DEPTH = 256
 """Brackets inside brackets, and ``not`` after ``not``: no one reads more, and what walks the tree may recurse."""
 
 MAX_WORDS = 100_000
 """Words, marks, line ends and comments of a text: three seconds of parsing, a few megabytes of tree for each second."""
+
+WORD_EFFORT = 25_000
+"""Nanoseconds for each of them."""
+
+CHOICE_EFFORT, SIZE_EFFORT = 6000, 150
+"""Nanoseconds for each attribute that an ``each`` chooses from, and to count its subsets of each size."""
 
 _OPENERS = {"LPAR": "(", "LSQB": "[", "LBRACE": "{"}
 _CLOSERS = frozenset({"OPEN", "CLOSED", "RBRACE"})
@@ -111,6 +118,7 @@ def parse_source(source: Source, findings: Findings, start: str = "file") -> Par
     """
     driver = Driver(source, start)
     tree = None
+    parsed = driver.parsed
     while tree is None and not findings.full:
         try:
             tree = driver.run()
@@ -123,9 +131,37 @@ def parse_source(source: Source, findings: Findings, start: str = "file") -> Par
             hint = "split the workload into several files, or say the same with fewer words, such as each 1..2 of all"
             findings.error(f"the text has more than {MAX_WORDS} words and marks", spot(e.token), hint)
             break
-    parsed = driver.parsed
-    parsed.tree = None if tree is None else Build().transform(tree)
+    if tree is not None:
+        findings.effort += WORD_EFFORT * driver.words
+        parsed.tree = Build().transform(tree)
+        with suppress(Full):
+            _spend_on_choices(parsed.tree, findings)
+            return parsed
+    parsed.tree = None
     return parsed
+
+
+def _spend_on_choices(tree: Any, findings: Findings) -> None:
+    """Put every ``each`` to the text's account: a few words stand for the whole schema, again and again.
+
+    Raises:
+      Full: after reporting that they stand for too much.
+    """
+    parts = tree.parts if isinstance(tree, syntax.File) else ()
+    attributes = sum(len(part.lines) for part in parts if isinstance(part, syntax.SchemaBlock))
+    for part in parts:
+        for line in part.lines if isinstance(part, syntax.WorkloadBlock) else ():
+            if isinstance(line.expression, syntax.Each):
+                _spend_on(line.expression, attributes, findings)
+
+
+def _spend_on(node: syntax.Each, attributes: int, findings: Findings) -> None:
+    known = attributes if node.choices is None else len(node.choices)
+    high = (node.high or node.low).text
+    sizes = min(int(high), known) if is_whole(high) else 0
+    hint = "write fewer 'each', of fewer attributes"
+    effort = known * (CHOICE_EFFORT + SIZE_EFFORT * max(sizes, 0))
+    findings.spend(effort, f"'each' of up to {high} of {known} attributes", node.at, hint)
 
 
 @cache
@@ -188,7 +224,7 @@ class Driver:
         self._block: Token | None = None
         self._previous: Token | None = None
         self._negations = 0
-        self._words = 0
+        self.words = 0
         self._first: int | None = None
         self._saved = _Saved([], [], [])
 
@@ -201,8 +237,8 @@ class Driver:
         """
         try:
             for token in self._tokens():
-                self._words += 1
-                if self._words > MAX_WORDS:
+                self.words += 1
+                if self.words > MAX_WORDS:
                     raise TooLong(token)
                 self._take(token)
             return self._finish()

@@ -7,6 +7,7 @@ that ``a = 1 and b = 2`` costs the cells of a plus those of b, not their product
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from qcompile.schema import Attribute, CategoryDomain
 PREDICATE_MEMORY = 2**30
 """Bytes that the cells of one group of conditions may take."""
 
+TABLE_EFFORT, JOIN_EFFORT, FACTOR_EFFORT = 4, 1, 20
+"""Nanoseconds for each cell of a single condition, of two conditions joined, and of the factor they make."""
+
 MOST_AXES = 32
 """Attributes of one group; NumPy's arrays have no more axes."""
 
@@ -40,6 +44,7 @@ def resolve_count(node: syntax.Count, scope: Scope) -> list[Predicate]:
     groups = connected(conjuncts(node.predicate))
     for group in groups:
         _refuse_large(group, scope)
+        _spend(group, scope)
     tables = _tables(node.predicate, scope)
     return [_factor(group, tables, scope) for group in groups]
 
@@ -71,21 +76,20 @@ def conjuncts(root: syntax.Predicate) -> list[syntax.Predicate]:
 
 def connected(parts: Sequence[syntax.Predicate]) -> list[list[syntax.Predicate]]:
     """The parts grouped so that different groups share no attribute, in order of first appearance."""
-    groups: list[tuple[set[str], list[syntax.Predicate]]] = []
-    for part in parts:
-        used, members = {n.text for n in named(part)}, [part]
-        touching = [g for g in groups if g[0] & used]
-        if touching:
-            first, *others = touching
-            for other in others:
-                first[0].update(other[0])
-                first[1].extend(other[1])
-                groups.remove(other)
-            first[0].update(used)
-            first[1].extend(members)
-        else:
-            groups.append((used, members))
-    return [members for _, members in groups]
+    groups: dict[int, tuple[set[str], list[syntax.Predicate]]] = {}
+    group_of: dict[str, int] = {}
+    for i, part in enumerate(parts):
+        used = {n.text for n in named(part)}
+        first, *others = sorted({group_of[name] for name in used if name in group_of} or {i})
+        names, members = groups.setdefault(first, (set(), []))
+        for other in others:
+            more_names, more = groups.pop(other)
+            used |= more_names
+            members.extend(more)
+        members.append(part)
+        names |= used
+        group_of.update(dict.fromkeys(used, first))
+    return [members for _, members in groups.values()]
 
 
 def _refuse_bare_label(leaf: syntax.Predicate, scope: Scope) -> None:
@@ -121,6 +125,34 @@ def _refuse_large(group: Sequence[syntax.Predicate], scope: Scope) -> None:
         scope.findings.fail(str(e), at)
 
 
+def _spend(group: Sequence[syntax.Predicate], scope: Scope) -> None:
+    """Put a group to the text's account: what its nodes take one after the other, and the factor."""
+    sizes = {a.name: a.size for a in _attributes(group, scope)}
+    _, effort = fold(_whole(group), partial(_effort, sizes))
+    size = cells(list(sizes.values()))
+    what = f"this condition of {sum(len(leaves(part)) for part in group)} parts on {size} cells"
+    hint = "ask for fewer such conditions in one text, or use smaller domains"
+    scope.findings.spend(effort + FACTOR_EFFORT * size, what, (group[0].at[0], group[-1].at[1]), hint)
+
+
+def _effort(
+    sizes: dict[str, int], node: syntax.Tree, parts: Sequence[tuple[frozenset[str], int]]
+) -> tuple[frozenset[str], int]:
+    """The attributes that a node depends on, and what it takes, as `_evaluator` combines it."""
+    if not parts:
+        used = frozenset(n.text for n in named(node))
+        return used, TABLE_EFFORT * cells([sizes[name] for name in used])
+    used, effort = parts[0]
+    for more, taken in parts[1:] or [(used, 0)]:  # 'not' goes over its only part once
+        used |= more
+        effort += taken + JOIN_EFFORT * cells([sizes[name] for name in used])
+    return used, effort
+
+
+def _whole(group: Sequence[syntax.Predicate]) -> syntax.Predicate:
+    return group[0] if len(group) == 1 else syntax.And(tuple(group))
+
+
 def _tables(root: syntax.Predicate, scope: Scope) -> dict[int, tuple[tuple[str, ...], BoolArray]]:
     """For each single condition, by identity: its attributes and the cells where it holds."""
     conditions = Conditions(scope)
@@ -140,7 +172,7 @@ def _factor(
 ) -> Predicate:
     attributes = _attributes(group, scope)
     axes = {a.name: i for i, a in enumerate(attributes)}
-    whole = group[0] if len(group) == 1 else syntax.And(tuple(group))
+    whole = _whole(group)
     holds = fold(whole, _evaluator(axes, tables))
     holds = np.ascontiguousarray(np.broadcast_to(holds, [a.size for a in attributes]))
     text = printer.predicate(whole)

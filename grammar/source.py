@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +15,10 @@ At: TypeAlias = tuple[int, int]
 
 MAX_FINDINGS = 50
 """Errors kept for one file, and no notes beyond as many findings; a file with more is mended in rounds."""
+
+MAX_EFFORT = 3_500_000_000
+"""What a text may ask for, by its words and by what they stand for: about as many nanoseconds. Prices are fixed, no
+clock is read, so that a text is taken everywhere or nowhere."""
 
 LONGEST_LINE = 400
 """Characters of a source line that a message repeats beyond the position it points at."""
@@ -69,15 +74,22 @@ class Stop(Exception):
 
 
 class Full(Exception):
-    """Leave the text: more is wrong with it than is kept, and looking for suggestions takes time."""
+    """Leave the text: more is wrong with it than is kept, or it asks for more than is made of one text."""
 
 
 @dataclass
 class Findings:
-    """The errors and notes found in one source so far."""
+    """The errors and notes found in one source so far.
+
+    Attributes:
+      source: the text they are about.
+      items: the findings, in the order they were made.
+      effort: what the text has asked for so far, of `MAX_EFFORT`.
+    """
 
     source: Source
     items: list[Diagnostic] = field(default_factory=list)
+    effort: int = 0
 
     def failed(self) -> bool:
         """Whether there is an error among them."""
@@ -111,6 +123,24 @@ class Findings:
         """
         self.error(message, at, hint)
         raise Stop
+
+    def spend(self, effort: int, what: str, at: At, hint: str) -> None:
+        """Put work to the text's account before it is done.
+
+        Args:
+          effort: nanoseconds it takes, roughly.
+          what: what asks for it, with its size.
+          at: where.
+          hint: what to do when it is too much.
+
+        Raises:
+          Full: after reporting that it is too much, by itself or beside what was asked for before.
+        """
+        self.effort += effort
+        if self.effort > MAX_EFFORT:
+            share = math.ceil(100 * self.effort / MAX_EFFORT)
+            self.error(f"with {what}, the text asks for {share}% of the work that may go into one", at, hint)
+            raise Full
 
     def ordered(self) -> tuple[Diagnostic, ...]:
         """All findings in the order of the text; a note stays behind the error it explains."""

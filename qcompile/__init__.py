@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from qcompile.errors import BudgetError as BudgetError
     from qcompile.errors import DataError as DataError
     from qcompile.errors import NotEstimableError as NotEstimableError
+    from qcompile.errors import OptionError as OptionError
     from qcompile.errors import OverspendError as OverspendError
     from qcompile.errors import QCompileError as QCompileError
     from qcompile.errors import SizeError as SizeError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from qcompile.grammar import parse as parse
     from qcompile.plan import Plan as Plan
     from qcompile.privacy.budget import Budget as Budget
+    from qcompile.privacy.charges import Charge as Charge
     from qcompile.privacy.ledger import Ledger as Ledger
     from qcompile.release import Release as Release
     from qcompile.release.files import load_release as load_release
@@ -33,9 +35,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "Budget": "qcompile.privacy.budget",
     "BudgetError": "qcompile.errors",
+    "Charge": "qcompile.privacy.charges",
     "DataError": "qcompile.errors",
     "Ledger": "qcompile.privacy.ledger",
     "NotEstimableError": "qcompile.errors",
+    "OptionError": "qcompile.errors",
     "OverspendError": "qcompile.errors",
     "Plan": "qcompile.plan",
     "QCompileError": "qcompile.errors",

@@ -41,7 +41,7 @@ class Scale:
         return self.sigma**2 + self.grid**2 / 12 if self.sigma else 0.0
 
 
-PUBLIC = Scale(sigma=0.0, grid=2.0**-10, cost=Fraction(0))
+PUBLIC = Scale(sigma=0.0, grid=2.0**-8, cost=Fraction(0))
 """Of a node whose answers no neighbouring table changes: multiples of the number of rows, without noise."""
 
 
@@ -73,10 +73,7 @@ def exact_scales(
     weights = [_root(Fraction(loss) * s) for loss, s in zip(losses, sensitivities, strict=True)]
     total = sum((w * m for w, m in zip(weights, members, strict=True)), Fraction(0))
     if weights and not total:
-        raise BudgetError(
-            "every query of this workload counts all rows, and their number is public when neighbouring tables differ "
-            "by one row replaced: publish it without a budget, or compile with neighbours='add-remove'"
-        )
+        raise BudgetError("no neighbouring table changes any answer: publish them without a budget")
     scales = []
     for w, s in zip(weights, sensitivities, strict=True):
         sigma = smallest_sigma(2 * charge * w / total, s) if s else 0.0

@@ -54,6 +54,12 @@ def write(path: str | Path, kind: str, version: int, document: Mapping[str, Any]
     Raises:
       StorageError: the folder does not exist or cannot be written to.
     """
+    with replacing(path) as temporary:
+        return fill(temporary, kind, version, document, arrays)
+
+
+def fill(path: Path, kind: str, version: int, document: Mapping[str, Any], arrays: Arrays) -> str:
+    """Write the contents into a file that nobody reads yet; see `write`."""
     members = {DOCUMENT: json.dumps(document, sort_keys=True, indent=1, allow_nan=False).encode()}
     for name, array in arrays.items():
         buffer = io.BytesIO()
@@ -62,7 +68,7 @@ def write(path: str | Path, kind: str, version: int, document: Mapping[str, Any]
     hashes = _hashes(members)
     manifest = {"kind": kind, "version": version, "sha256": hashes}
     members[MANIFEST] = json.dumps(manifest, sort_keys=True, indent=1).encode()
-    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as z:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as z:
         for name in sorted(members):
             z.writestr(zipfile.ZipInfo(name), members[name])
     return content_hash(hashes)
@@ -99,6 +105,21 @@ def read(path: str | Path, kind: str, version: int) -> tuple[dict[str, Any], dic
 
 _DAMAGE = (zipfile.BadZipFile, EOFError, LookupError, TypeError, ValueError, OSError, RuntimeError)
 """What zipfile, json and NumPy raise on bytes that are not theirs; RecursionError is a RuntimeError."""
+
+
+def stated_hash(path: str | Path, kind: str) -> str:
+    """The content hash that a file claims: that of its members' hashes, which reading it verifies.
+
+    Raises:
+      StorageError: it is not a file of that kind.
+    """
+    try:
+        with _opened(Path(path), kind) as z:
+            return content_hash(_manifest(z)["sha256"])
+    except StorageError:
+        raise
+    except _DAMAGE:
+        raise StorageError(f"{path} is not a {kind} file, or is damaged; make it again") from None
 
 
 def kind_of(path: str | Path) -> str | None:

@@ -17,6 +17,9 @@ from qcompile.schema import Attribute, CategoryDomain, Domain, IntegerDomain, Nu
 from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Part, Strategy
 from qcompile.workload import Family, Workload
 
+SYMMETRIC = 1e-12
+"""Relative asymmetry of a circulant's kernel that rounding may leave."""
+
 
 class ArrayStore:
     """Arrays by content: equal arrays are stored once."""
@@ -24,9 +27,21 @@ class ArrayStore:
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
         self.arrays: dict[str, npt.NDArray[Any]] = dict(arrays or {})
 
+    @staticmethod
+    def checked(arrays: Mapping[str, npt.NDArray[Any]]) -> ArrayStore:
+        """The arrays of a file.
+
+        Raises:
+          StorageError: one is not called by its contents, so that a hash of the names would not tell.
+        """
+        for name, array in arrays.items():
+            if name != _name(array):
+                raise StorageError(f"an array of the file is not what it is called ({name}); make the file again")
+        return ArrayStore(arrays)
+
     def put(self, array: npt.NDArray[Any]) -> str:
         """Store an array; returns its name."""
-        name = "arrays/" + digest(array)[:32]
+        name = _name(array)
         self.arrays[name] = array
         return name
 
@@ -40,6 +55,10 @@ class ArrayStore:
             return self.arrays[name]
         except KeyError:
             raise StorageError(f"the file refers to an array that it does not hold ({name})") from None
+
+
+def _name(array: npt.NDArray[Any]) -> str:
+    return "arrays/" + digest(array)[:32]
 
 
 def schema_data(schema: Schema) -> list[dict[str, Any]]:
@@ -183,10 +202,20 @@ def read_strategy(data: dict[str, Any], store: ArrayStore) -> Strategy:
 
 def _read_plain(data: dict[str, Any], store: ArrayStore) -> KroneckerStrategy | FourierStrategy:
     if data["kind"] == "fourier":
-        return FourierStrategy(_finite(store, data["kernel"]))
+        return _read_fourier(_finite(store, data["kernel"]))
     if data["kind"] == "kronecker":
         return _read_kronecker(data, store)
     raise StorageError(f"unknown kind of strategy {data['kind']!r} in the file")
+
+
+def _read_fourier(kernel: Array) -> FourierStrategy:
+    """A circulant whose kernel is its own mirror image: else B is not symmetric, which all its arithmetic rests on."""
+    mirrored = kernel
+    for axis in range(kernel.ndim):
+        mirrored = np.roll(np.flip(mirrored, axis), 1, axis)
+    if np.abs(kernel - mirrored).max(initial=0.0) > SYMMETRIC * np.abs(kernel).max(initial=0.0):
+        raise ValueError("the kernel of a circulant strategy is symmetric")
+    return FourierStrategy(kernel)
 
 
 def _read_kronecker(data: dict[str, Any], store: ArrayStore) -> KroneckerStrategy:

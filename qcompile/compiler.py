@@ -15,7 +15,7 @@ from qcompile.errors import OptionError, SizeError
 from qcompile.lattice import Lattice, Problem
 from qcompile.plan import Options, Plan
 from qcompile.plus import AttributeStrategy, attribute_strategies, solve_with_strategies
-from qcompile.privacy_unit import NEIGHBOURS
+from qcompile.privacy_unit import MOST_CONTRIBUTIONS, NEIGHBOURS
 from qcompile.projection import is_uniform
 from qcompile.solvers.choose import SOLVERS
 from qcompile.solvers.choose import solve as solve_classes
@@ -102,6 +102,12 @@ def solve(state: Compilation) -> Compilation:
         plan = Plan(state.workload, closure, solutions, options)
         plan = plan if best is None else replace(plan, plain_sse=best.plain_sse or best.sse())
         best = plan if best is None or plan.sse() < best.sse() * BETTER else replace(best, plain_sse=plan.plain_sse)
+    assert best is not None
+    if not best.sensitivities.any() and len(best.solutions):
+        raise OptionError(
+            "every query of this workload counts all rows, and their number is public when neighbouring tables differ "
+            "by one row replaced: publish it without a budget, or compile with neighbours='add-remove'"
+        )
     return replace(state, plan=best)
 
 
@@ -150,8 +156,8 @@ def compile(
         blocks; neither is ever worse than without); or lists of family names, one per block.
       neighbours: "add-remove": neighbouring tables differ in the rows of one privacy unit, which one of them lacks;
         "replace-one": its rows are replaced by others. With one row a unit, and no attribute that drops rows, the
-        number of rows is then public: it is released exactly. Strategies, centring and blocks are those for rows added
-        or removed; the budget is divided as the chosen relation has it.
+        number of rows is then public: it is released exactly. Strategies, centring and blocks are searched for as if
+        rows were added or removed; the budget is divided, and designs are compared, as the chosen relation has it.
       contributions: the largest number of rows of one privacy unit.
       strategies: for ``solver="rp+"``, per attribute name "identity" (the default), "prefix", "haar", "hierarchical",
         the path of a .npy or .csv matrix, or a matrix.
@@ -169,7 +175,7 @@ def compile(
         centring=one_of("centring", centring, CENTRINGS) if isinstance(centring, str) else "given",
         blocks=_block_search(blocks),
         neighbours=one_of("neighbours", neighbours, NEIGHBOURS),
-        contributions=whole("contributions", contributions, 1, "rows"),
+        contributions=whole("contributions", contributions, 1, "rows", MOST_CONTRIBUTIONS),
     )
     _check_combination(options, strategies)
     given = Design(_weights(centring), _given_blocks(blocks))

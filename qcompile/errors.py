@@ -57,6 +57,10 @@ class OverspendError(BudgetError):
         self.requested = requested
         self.remaining = remaining
 
+    def __reduce__(self) -> tuple[type[OverspendError], tuple[str, Fraction, Fraction]]:
+        """For process pools, which send errors home."""
+        return type(self), (str(self), self.requested, self.remaining)
+
     @property
     def short_by(self) -> Fraction:
         """What is missing."""
@@ -136,10 +140,17 @@ class WorkloadError(QCompileError, ValueError):
         super().__init__("\n\n".join(map(str, self.diagnostics)))
 
 
+MOST_COMPARED = 1000
+"""Names that a mistyped one is compared with, 20 microseconds each."""
+
+MOST_LETTERS = 2**17
+"""Pairs of letters compared for one suggestion, 0.2 microseconds each where the names are made to take long."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A suggestion such as "did you mean 'husage'?", or the list of known names, or nothing."""
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name, comparable(name, names), n=1, cutoff=0.6)
     if not close:
         close = [k for k in names if k.casefold() == name.casefold()][:1]
     if close:
@@ -148,3 +159,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         return ""
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     return f"known: {listed}"
+
+
+def comparable(name: str, names: list[str]) -> list[str]:
+    """The names to compare with letter by letter: all, or if they are many, some that share a half with ``name``.
+
+    A letter that is wrong, missing or too many leaves the first half or the last as it is. Names that differ by case
+    only are found too.
+    """
+    most = min(MOST_COMPARED, MOST_LETTERS // max(1, len(name) ** 2))
+    if len(names) <= most:
+        return names
+    head, tail = name[: len(name) // 2], name[len(name) // 2 + 1 :]
+    folded = name.casefold()
+    same = [k for k in names if len(k) == len(name) and k.casefold() == folded][:1]
+    start = [k for k in names if k.startswith(head)] if head else []
+    end = [k for k in names if k.endswith(tail)] if tail else []
+    return [*same, *start[: most // 2], *end[: most // 2]]

@@ -7,27 +7,27 @@ is on the ledger's disk, and only then noise is drawn. What is measured does not
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from qcompile.arrays import DEFAULT_MEMORY, cells, require_memory
-from qcompile.checks import one_of, whole
-from qcompile.errors import BudgetError, OptionError
-from qcompile.files import require_place, set_aside
+from qcompile.checks import bool_option, one_of, require_other, whole
+from qcompile.errors import BudgetError, OptionError, StorageError
+from qcompile.keeping import Pending, pending
 from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
 from qcompile.privacy.charges import Charge, now
 from qcompile.privacy.ledger import Ledger
-from qcompile.release.files import plan_hash, save_release, schema_hash
-from qcompile.release.measure import NOISES, delivered_scales, draws, make_noise, measure
-from qcompile.release.release import Provenance, Release
+from qcompile.release.files import fill, plan_hash, schema_hash
+from qcompile.release.measure import NOISES, delivered_scales, draws, make_noise, measure, require_range
+from qcompile.release.provenance import Provenance, stamps
+from qcompile.release.release import Release
 from qcompile.version import __version__
 
 MECHANISMS = ("batch",)
-
-NOT_PRIVATE = "NOT PRIVATE"
 
 SMALLEST_SIGMA = 2.0**-24
 """Noise scales below this are refused: measurements of up to 10^9 rows then always fit into 64 bits of grid steps."""
@@ -43,6 +43,7 @@ class DryRun:
     Attributes:
       charge: rho it would spend.
       budget: in words.
+      request: as it was asked for.
       nodes: number of measurements' nodes.
       draws: Gaussian numbers to draw.
       sigma: smallest and largest noise scale of what is drawn.
@@ -53,6 +54,7 @@ class DryRun:
 
     charge: Fraction
     budget: str
+    request: str
     nodes: int
     draws: int
     sigma: tuple[float, float]
@@ -69,6 +71,8 @@ def dry_run(
     noise: str = "rounded",
     accounting: str = "zcdp",
     ledger: Ledger | str | Path | None = None,
+    unit: str | None = None,
+    strict_values: bool = False,
     workers: int | None = None,
     max_memory: int | None = None,
     test_seed: int | None = None,
@@ -82,6 +86,8 @@ def dry_run(
       noise: see `run`.
       accounting: see `run`.
       ledger: see `run`.
+      unit: see `run`.
+      strict_values: see `run`.
       workers: see `run`.
       max_memory: see `run`.
       test_seed: see `run`.
@@ -102,18 +108,26 @@ def dry_run(
         raise OptionError(f"budget must be a Budget such as Budget(epsilon=1, delta='1e-9'), got {budget!r}")
     if ledger is not None:
         _check_ledger(noise, test_seed)
+        ledger = _opened(ledger)
+        if not bool_option("strict_values", strict_values):
+            require_fates(plan)
+    if unit is not None and plan.unit.public_total:
+        raise OptionError(
+            "with a unit column a unit may have no row that counts, so the number of rows is not public, but this plan "
+            "(one row replaced) releases it exactly; compile it with contributions=2, or for rows added or removed"
+        )
     expected = _expected(plan, budget, accounting, limit)
     if ledger is None:
         return expected
-    book = _opened(ledger)
-    book.require(_charge(plan, expected, mechanism, noise))
-    return replace(expected, remaining=book.remaining - expected.charge)
+    ledger.require(_charge(plan, expected, mechanism, noise, unit))
+    return replace(expected, remaining=ledger.remaining - expected.charge)
 
 
 def _expected(plan: Plan, budget: Budget, accounting: str, limit: int) -> DryRun:
     charge = budget.charge(accounting)
     scales = plan.scales(charge)
     largest = max((cells(plan.workload.schema.shape(v)) for v in plan.tables), default=1)
+    require_memory("the largest table of counts", largest, "use smaller views")  # what counting it will ask, too
     sigmas = [s.sigma for s in scales if s.sigma > 0]
     if min(sigmas) < SMALLEST_SIGMA:
         raise BudgetError(f"a noise scale of {min(sigmas):.2g} counts protects nobody; choose a smaller budget")
@@ -123,6 +137,7 @@ def _expected(plan: Plan, budget: Budget, accounting: str, limit: int) -> DryRun
     return DryRun(
         charge=charge,
         budget=budget.describe(accounting),
+        request=f"{', '.join(f'{k} {v}' for k, v in budget.request.items())} ({accounting})",
         nodes=nodes,
         draws=drawn,
         sigma=(min(sigmas), max(sigmas)),
@@ -162,11 +177,12 @@ def run(
       accounting: "zcdp", what a ledger adds up; "gaussian", the exact Gaussian curve (smaller errors for the same
         epsilon and delta; rounded noise only).
       ledger: the account that is charged before any noise is drawn: a `Ledger` or its path.
-      output: where to save the release, too. With a ledger a file that is there already is kept as ``output.1``.
+      output: where to save the release, too; a file that is there already is kept as ``output.1``, ``output.2``, ...
       unit: the column that says whose row it is: at most `contributions` rows of each unit count, the others are left
         out before counting. Without it no unit may have more rows than the plan's `contributions`.
       strict_values: accept, although a ledger is charged, that a value without a fate in the schema ends the run with
-        an error: whoever sees that error learns that there is such a value.
+        an error: whoever sees that error learns that there is such a value. Without it, and with a ledger, attributes
+        without a policy are refused beforehand, and rows with a null in a clipped column are left out.
       workers: threads that measure; by default one per core. The measurements do not depend on it.
       max_memory: bytes; more is refused before the work starts.
       test_seed: deterministic noise for tests: NOT PRIVATE, and stamped so; refused with a ledger.
@@ -181,53 +197,70 @@ def run(
     """
     from qcompile.data.counts import holds_counts, open_data
 
-    expected = dry_run(
-        plan,
-        budget,
-        mechanism=mechanism,
-        noise=noise,
-        accounting=accounting,
-        ledger=ledger,
-        workers=workers,
-        max_memory=max_memory,
-        test_seed=test_seed,
-    )
-    if output is not None:
-        require_place(output)
-    if ledger is not None and not strict_values and not holds_counts(data):
-        require_fates(plan)
-    if unit is not None and plan.unit.public_total:
-        raise OptionError(
-            "with a unit column a unit may have no row that counts, so the number of rows is not public, but this plan "
-            "(one row replaced) releases it exactly; compile it with contributions=2, or for rows added or removed"
-        )
-    charge = _charge(plan, expected, mechanism, noise)
+    options: dict[str, Any] = {"mechanism": mechanism, "noise": noise, "accounting": accounting, "unit": unit}
+    limits: dict[str, Any] = {"workers": workers, "max_memory": max_memory, "test_seed": test_seed}
+    strict = bool_option("strict_values", strict_values) or ledger is None or holds_counts(data)
+    expected = dry_run(plan, budget, ledger=ledger, strict_values=strict, **options, **limits)
+    book = None if ledger is None else _opened(ledger)
+    charge = _charge(plan, expected, mechanism, noise, unit)
     scales = plan.scales(expected.charge)
-    delivered = delivered_scales(noise, scales)
-    counts = open_data(data, plan.workload.schema, plan.tables, unit=unit, contributions=plan.options.contributions)
-    number = None if ledger is None else _opened(ledger).charge(charge)
-    values = measure(plan, counts, scales, make_noise(noise, test_seed), progress, workers)
-    release = Release(plan, _provenance(plan, expected, accounting, noise, unit, test_seed), delivered, values)
-    if output is not None:
-        if ledger is not None:
-            set_aside(output)  # an earlier release was paid for: it is not written over
-        content = save_release(release, output)
-        if ledger is not None and number is not None:
-            _opened(ledger).record(number, Path(output).name, content)
+    terms = _provenance(plan, expected, accounting, noise, unit, test_seed)
+    with _pending(output, data, book) as file:
+        rows: dict[str, Any] = {"unit": unit, "contributions": terms.contributions, "leave_out": not strict}
+        counts = open_data(data, plan.workload.schema, plan.tables, **rows)
+        if noise == "rounded":
+            require_range(plan, scales, counts.total)
+        number = None if book is None else book.charge(charge)
+        values = measure(plan, counts, scales, make_noise(noise, test_seed), progress, workers)
+        release = Release(plan, terms, delivered_scales(noise, scales), values)
+        try:
+            _publish(release, file, book, number)
+        except StorageError as e:
+            entry = "" if number is None else f": entry {number} of the ledger"
+            raise StorageError(f"{e}; the budget is spent{entry}") from None
     return release
+
+
+def _publish(release: Release, file: Pending | None, book: Ledger | None, number: int | None) -> None:
+    """Give the release its file, where one was asked for, and note in the ledger what was paid for."""
+    if file is None:
+        return
+    content = fill(file.hidden, release)
+    file.publish()
+    if book is not None and number is not None:
+        book.record(number, file.target.name, content)
+
+
+def _pending(output: str | Path | None, data: Any, book: Ledger | None) -> AbstractContextManager[Pending | None]:
+    """The file of a release, made before anything is spent; None where none was asked for.
+
+    Raises:
+      OptionError: it is the data or the ledger, or a file that SQLite takes for the ledger's own.
+      StorageError: it cannot be written.
+    """
+    if output is None:
+        return nullcontext()
+    target = Path(output)
+    if isinstance(data, str | Path):
+        require_other(target, data)
+    if book is not None:
+        for end in ("", "-journal", "-wal", "-shm"):
+            require_other(target, book.path.with_name(book.path.name + end))
+    return pending(target)
 
 
 def _opened(ledger: Ledger | str | Path) -> Ledger:
     return ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
 
 
-def _charge(plan: Plan, expected: DryRun, mechanism: str, noise: str) -> Charge:
+def _charge(plan: Plan, expected: DryRun, mechanism: str, noise: str, unit: str | None) -> Charge:
     """What a ledger records; its time is that before any data is read."""
     return Charge(
         rho=expected.charge,
-        budget=expected.budget,
+        budget=expected.request,
         neighbours=plan.options.neighbours,
         contributions=plan.options.contributions,
+        unit=unit,
         mechanism=mechanism,
         noise=noise,
         plan=plan_hash(plan),
@@ -251,19 +284,6 @@ def _provenance(
         unit=unit,
         stamps=stamps(plan, noise, test_seed),
     )
-
-
-def stamps(plan: Plan, noise: str, test_seed: int | None) -> tuple[str, ...]:
-    """Warnings that go with a release."""
-    found = {
-        f"{NOT_PRIVATE}: made without noise": noise == "none",
-        f"{NOT_PRIVATE}: made with a test seed": test_seed is not None,
-        "the schema was read from the data: its domains are not covered by the guarantee": (
-            plan.workload.schema.read_from_data
-        ),
-        "the number of rows is released exactly: it is public when one row is replaced": plan.unit.public_total,
-    }
-    return tuple(text for text, holds in found.items() if holds)
 
 
 def _check_combination(noise: str, accounting: str, test_seed: int | None) -> None:
@@ -290,13 +310,17 @@ def _check_ledger(noise: str, test_seed: int | None) -> None:
 def require_fates(plan: Plan) -> None:
     """Refuse, before a table is read, a schema that lets a value end the run with an error: the error tells of it.
 
+    A null in a clipped column takes its row out of the counts instead; where the number of rows is public it may not.
+
     Raises:
       OptionError: an attribute has no policy.
     """
-    strict = [a.name for a in plan.workload.schema if a.policy.kind == "strict"]
+    refusing = ("strict", "clip") if plan.unit.public_total else ("strict",)
+    strict = [a.name for a in plan.workload.schema if a.policy.kind in refusing]
     if strict:
         names = ", ".join(map(repr, strict[:5])) + (", ..." if len(strict) > 5 else "")
         raise OptionError(
-            f"with a ledger every value needs a fate, as an error would tell of the data, but {names} has none; give it"
-            " clip, other or drop in the schema, or accept such an error: --strict-values, strict_values=True"
+            f"with a ledger every value needs a fate, as an error would tell of the data, but {names} has none; declare"
+            f" {'other or drop' if 'clip' in refusing else 'clip, other or drop'}, or accept such an error: "
+            "--strict-values, strict_values=True"
         )

@@ -118,14 +118,14 @@ def _families(plan: Plan) -> list[str]:
     return [*table(head, rows, left={0, 6}), *([f"  ... {left:,} more families"] if left > 0 else [])]
 
 
-def summary(plan: Plan, budget: Budget) -> pa.Table:
+def summary(plan: Plan, budget: Budget, accounting: str = "zcdp") -> pa.Table:
     """Per family at a budget: queries, rmse, max_std_error and its share of the total weighted squared error.
 
     ``max_std_error`` is attained for families of up to 2^24 queries a view and an upper bound beyond.
     """
     import pyarrow as pa
 
-    cost = float(2 * budget.rho)
+    cost = float(2 * budget.charge(accounting))
     errors = [(f, plan.family_errors(f)) for f in plan.workload.families]
     return pa.table(
         {
@@ -202,7 +202,11 @@ def _escape(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: set[int]) -> list[str]:
-    """Aligned columns, two spaces apart; ``left`` are the left-aligned ones, the others are numbers."""
+    """Aligned columns, two spaces apart; ``left`` are the left-aligned ones, the others are numbers.
+
+    Names and labels come from files: control characters, which could rewrite a terminal, are shown as escapes.
+    """
+    head, rows = [printable(h) for h in head], [[printable(c) for c in r] for r in rows]
     widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
 
     def line(cells: Sequence[str]) -> str:
@@ -210,6 +214,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: set[int]) ->
         return ("  " + "  ".join(padded)).rstrip()
 
     return [line(head), *map(line, rows)]
+
+
+def printable(text: str) -> str:
+    """A text without control characters: they are shown as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def plural(count: int, noun: str) -> str:

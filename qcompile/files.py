@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,19 +33,42 @@ def place(path: Path) -> Literal["file", "folder", "nothing", "device"]:
     return "file" if stat.S_ISREG(mode) else "device"
 
 
-def require_place(path: str | Path) -> None:
-    """Refuse a path that cannot be written to, before the work that would be lost.
+def require_place(path: str | Path) -> Path:
+    """Refuse a path that cannot be written to, before the work that would be lost; returns it with links followed.
 
     Raises:
-      StorageError: the folder does not exist or is not writable, or the path is a folder or a write-protected file.
+      StorageError: the folder does not exist or is not writable, the name is too long, or there is something else than
+        a file, or a write-protected one.
     """
-    path = Path(path)
-    if path.is_dir():
+    try:
+        target = Path(path).resolve()
+        there = place(target)
+    except (OSError, ValueError, RuntimeError) as e:  # RuntimeError: links in a circle
+        raise StorageError(f"cannot write {shortened(path)}: {getattr(e, 'strerror', None) or e}") from None
+    if there == "folder":
         raise StorageError(f"cannot write {path}: it is a folder; give the name of a file")
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise StorageError(f"cannot write {path}: the folder {path.parent} does not exist or is not writable")
-    if path.exists() and not os.access(path, os.W_OK):
+    if there == "device":
+        raise StorageError(f"cannot write {path}: it is a pipe or a device; give the name of a file")
+    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
+        folder = target.parent if Path(path).is_symlink() else Path(path).parent
+        raise StorageError(f"cannot write {path}: the folder {folder} does not exist or is not writable")
+    if there == "file" and not os.access(target, os.W_OK):
         raise StorageError(f"cannot write {path}: it is write-protected; give another name, or make it writable")
+    return target
+
+
+LONGEST_NAME = 240
+"""Bytes of a file's name: with a few more behind it (a number, or what SQLite adds), it must still be one."""
+
+
+def require_short_name(target: Path) -> None:
+    """Refuse a name that leaves no room for an ending.
+
+    Raises:
+      StorageError: it is too long.
+    """
+    if len(os.fsencode(target.name)) > LONGEST_NAME:
+        raise StorageError(f"cannot write {shortened(target)}: the name is too long; use a shorter one")
 
 
 @contextmanager
@@ -58,45 +81,58 @@ def replacing(path: str | Path) -> Iterator[Path]:
     Raises:
       StorageError: the file cannot be written.
     """
-    require_place(path)
-    target = Path(path).resolve()
-    temporary: Path | None = None
+    target = require_place(path)
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-        os.close(handle)
-        temporary = Path(name)
-        yield temporary
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.chmod(target.stat().st_mode & 0o7777 if target.exists() else usual_mode())
-        os.replace(temporary, target)
+        with hidden_beside(target) as temporary:
+            yield temporary
+            finished(temporary, target.stat().st_mode & 0o7777 if target.exists() else usual_mode())
+            os.replace(temporary, target)
+            sync_folder(target.parent)
     except OSError as e:
         raise StorageError(f"cannot write {path}: {e.strerror or e}") from None
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)  # gone already where it was renamed
 
 
-def set_aside(path: str | Path) -> Path | None:
-    """Give what stands at ``path`` the first free name of ``path.1``, ``path.2``, ...; None where nothing does.
-
-    Raises:
-      StorageError: it cannot be renamed.
-    """
-    path = Path(path)
-    if not path.exists():
-        return None
-    numbered = (path.with_name(f"{path.name}.{i}") for i in itertools.count(1))
-    aside = next(p for p in numbered if not p.exists())
+@contextmanager
+def hidden_beside(target: Path) -> Iterator[Path]:
+    """An empty file in the folder of ``target`` under a name that nothing looks for; gone when the block ends."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part")
+    os.close(handle)
     try:
-        os.rename(path, aside)
-    except OSError as e:
-        raise StorageError(f"cannot rename {path}, which is in the way: {e.strerror or e}") from None
-    return aside
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)  # gone already where it was renamed
+
+
+def finished(path: Path, mode: int) -> None:
+    """Put the contents of a file on disk and give it its permissions."""
+    with path.open("rb") as written:
+        os.fsync(written.fileno())
+    path.chmod(mode)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on disk, where the system can: else a power cut may undo a rename."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def shortened(path: object) -> str:
+    """A path for a message."""
+    text = str(path)
+    return text if len(text) <= 80 else f"{text[:40]}...{text[-37:]}"
+
+
+_UMASK = threading.Lock()
 
 
 def usual_mode() -> int:
     """The permissions of a new file: what the umask leaves of reading and writing for all."""
-    mask = os.umask(0o077)
-    os.umask(mask)
+    with _UMASK:  # the only way to read the umask is to change it for a moment
+        mask = os.umask(0o077)
+        os.umask(mask)
     return 0o666 & ~mask

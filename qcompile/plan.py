@@ -262,9 +262,9 @@ class Plan:
         sensitivities = [self.unit.sensitivity_squared(s) for s in self.strategies]
         return exact_scales(self.losses.tolist(), self.closure.members.tolist(), sensitivities, charge)
 
-    def measurements(self, budget: Budget) -> Iterator[Measurement]:
+    def measurements(self, budget: Budget, accounting: str = "zcdp") -> Iterator[Measurement]:
         """What would be measured at a budget, node by node, smallest nodes first, then block by block."""
-        scales = self.scales(budget.rho)
+        scales = self.scales(budget.charge(accounting))
         for index, node in enumerate(self.closure.nodes):
             c = int(self.closure.class_of[index])
             if c >= 0:
@@ -279,11 +279,11 @@ class Plan:
 
         return explain(self)
 
-    def summary(self, budget: Budget) -> pa.Table:
+    def summary(self, budget: Budget, accounting: str = "zcdp") -> pa.Table:
         """Per family: queries, rmse, max_std_error at a budget, and its share of the total weighted error."""
         from qcompile.explain import summary
 
-        return summary(self, budget)
+        return summary(self, budget, accounting)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file (see `qcompile.storage`)."""

@@ -18,6 +18,9 @@ from qcompile.strategy import Strategy
 
 NEIGHBOURS = ("add-remove", "replace-one")
 
+MOST_CONTRIBUTIONS = 10**9
+"""Rows of one unit at most: beyond, no release says anything."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyUnit:

@@ -21,9 +21,10 @@ from qcompile.decompose import decompose, least_nodes, subsets_chosen
 from qcompile.errors import StorageError
 from qcompile.lattice import Lattice
 from qcompile.plan import Options, Plan
-from qcompile.privacy_unit import NEIGHBOURS
+from qcompile.privacy_unit import MOST_CONTRIBUTIONS, NEIGHBOURS
 from qcompile.projection import is_uniform
 from qcompile.schema import CategoryDomain, IntegerDomain, PolicyKind, Schema
+from qcompile.solvers.choose import SOLVERS
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Strategy
 from qcompile.version import __version__
@@ -31,6 +32,9 @@ from qcompile.workload import Workload
 
 KIND = "qcompile plan"
 VERSION = 3
+
+CENTRING = ("uniform", "optimised", "given")
+BLOCKS = ("no", "auto", "yes", "given")
 
 MAX_ATTRIBUTES = 100_000
 """Attributes of a schema in a file: more than a ``.q`` text can declare."""
@@ -63,7 +67,7 @@ def load_plan(path: str | Path) -> Plan:
       StorageError: missing, damaged, changed, of another kind or version.
     """
     document, arrays, _ = archive.read(path, KIND, VERSION)
-    return read_plan(document, ArrayStore(arrays))
+    return read_plan(document, ArrayStore.checked(arrays))
 
 
 def plan_data(plan: Plan, store: ArrayStore) -> dict[str, Any]:
@@ -162,9 +166,10 @@ def _read_options(data: dict[str, Any]) -> Options:
     options = Options(**{**data, "strategies": strategies})
     if any(type(getattr(options, f.name)) is not type(f.default) for f in fields(Options)):
         raise ValueError("an option has a value of another type")
-    if options.neighbours not in NEIGHBOURS or not 0 < options.gap < 1:
+    known = options.solver in (*SOLVERS, "rp+") and options.centring in CENTRING and options.blocks in BLOCKS
+    if not known or options.neighbours not in NEIGHBOURS or not 0 < options.gap < 1:
         raise ValueError("an option has a value it cannot take")
-    if type(options.contributions) is not int or options.contributions < 1:
+    if not 1 <= options.contributions <= MOST_CONTRIBUTIONS:
         raise ValueError("contributions must be a whole number of rows, at least 1")
     return options
 

@@ -14,7 +14,6 @@ from qcompile.cli.output import (
     MU,
     RHO,
     budget_of,
-    printable,
     read_plan,
     require_file,
     result,
@@ -59,7 +58,7 @@ def inspect(
         result(plan_dot(plan).rstrip())
     else:
         if release:
-            result(_terms(release))
+            result(_terms(release, archive.stated_hash(file, KIND)))
         result(plan.explain().rstrip())
         if budget is not None:
             result(f"\npredicted errors at {budget.describe()}")
@@ -67,10 +66,12 @@ def inspect(
 
 
 def _unit(column: str | None) -> str:
+    from qcompile.explain import printable
+
     return "" if column is None else f"; rows of each {printable(column)} cut to that number"
 
 
-def _terms(release: Release) -> str:
+def _terms(release: Release, content: str) -> str:
     p = release.provenance
     lines = [
         f"release of qcompile {p.version}",
@@ -78,6 +79,7 @@ def _terms(release: Release) -> str:
         f"  noise        {p.noise}, accounting {p.accounting}",
         f"  privacy      neighbouring tables differ in {release.plan.unit}{_unit(p.unit)}",
         f"  plan         {p.plan_hash}",
+        f"  content      {content}",
         *(f"  WARNING      {stamp}" for stamp in p.stamps),
     ]
     return "\n".join(lines) + "\n"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from qcompile.cli.output import COST, DELTA, EPSILON, MU, RHO, budget_of, printable, result
+from qcompile.cli.output import COST, DELTA, EPSILON, MU, RHO, budget_of, result
 from qcompile.errors import OptionError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def create(
     if budget is None:
         raise OptionError("a ledger needs a budget: give --epsilon and --delta, or --rho, --mu or --cost")
     made = Ledger.create(path, budget, neighbours=neighbours, contributions=contributions)
-    result(f"{path}: may spend {made.request}")
+    result(f"{path}: may spend {made.book.facts['budget']}")
     result(f"charge it with: qcompile run ... --ledger {path}")
 
 
@@ -63,17 +63,22 @@ def show(
 
 
 def _data(ledger: Ledger) -> dict[str, Any]:
-    entries, budget, unit = ledger.entries, ledger.budget, ledger.unit
-    spent = sum((e.charge.rho for e in entries), Fraction(0))
+    book = ledger.book
     return {
-        "budget": {"rho": str(budget), "request": ledger.request},
-        "created": ledger.created,
-        "neighbours": unit and unit[0],
-        "contributions": unit and unit[1],
-        "spent": str(spent),
-        "remaining": str(budget - spent),
-        "entries": [_entry_data(e) for e in entries],
+        "budget": {"rho": _exactly(book.budget), "request": book.facts["budget"]},
+        "created": book.facts["time"],
+        "privacy": book.unit,
+        "spent": _exactly(book.spent),
+        "remaining": _exactly(book.remaining),
+        "entries": [_entry_data(e) for e in book.entries],
     }
+
+
+def _exactly(value: Fraction) -> str:
+    """Exact, unless the digits of a sum of unrelated fractions are beyond counting."""
+    from qcompile.privacy.exact import amount_text
+
+    return str(value) if value.denominator.bit_length() < 10_000 else amount_text(value)
 
 
 def _entry_data(entry: Entry) -> dict[str, Any]:
@@ -83,34 +88,35 @@ def _entry_data(entry: Entry) -> dict[str, Any]:
 
 
 def _lines(ledger: Ledger) -> list[str]:
-    from qcompile.explain import table
+    from qcompile.explain import printable, table
 
-    data = _data(ledger)
-    unit = "not fixed before the first charge"
-    if data["neighbours"]:
-        unit = f"{data['neighbours']}, up to {data['contributions']} rows of one privacy unit"
+    book = ledger.book
+    fixed = [f"{name} {'none' if value is None else value}" for name, value in book.unit.items()]
     lines = [
-        f"ledger {ledger.path}, since {data['created']}",
-        f"  budget     {data['budget']['request']}",
-        f"  privacy    {unit}",
-        f"  spent      {_amount(data['spent'])}",
-        f"  remaining  {_amount(data['remaining'])}",
+        f"ledger {ledger.path}, since {book.facts['time']}",
+        f"  budget     {book.facts['budget']}",
+        f"  privacy    {printable(', '.join(fixed) or 'fixed by the first charge')}",
+        f"  spent      {_amount(book.spent)}",
+        f"  remaining  {_amount(book.remaining)}",
     ]
-    if not data["entries"]:
+    if not book.entries:
         return [*lines, "  no charges yet"]
-    head = ["#", "time (UTC)", "rho", "asked as", "mechanism", "noise", "plan", "release"]
-    rows = [_row(e) for e in data["entries"]]
-    return [*lines, "", *table(head, rows, left=set(range(1, len(head))))]
+    head = ["#", "time (UTC)", "rho", "asked as", "mechanism", "noise", "plan", "release", "content"]
+    return [*lines, "", *table(head, [_row(e) for e in book.entries], left=set(range(1, len(head))))]
 
 
-def _row(entry: dict[str, Any]) -> list[str]:
-    release = printable(entry["release"]) if entry["release"] else "none recorded (spent all the same)"
-    asked = printable(entry["budget"].split(",")[0])
-    values = [entry["number"], entry["time"].removesuffix("+00:00"), entry["rho"], asked]
-    return [*map(str, values), entry["mechanism"], entry["noise"], entry["plan"][:12], release]
+def _row(entry: Entry) -> list[str]:
+    from qcompile.privacy.exact import amount_text
+
+    charge = entry.charge
+    release = entry.release or "none recorded (spent all the same)"
+    asked = charge.budget
+    told = [str(entry.number), charge.time.removesuffix("+00:00"), amount_text(charge.rho), asked]
+    return [*told, charge.mechanism, charge.noise, charge.plan[:12], release, (entry.content or "")[:12]]
 
 
-def _amount(text: str) -> str:
-    from qcompile.privacy.exact import rounded_text
+def _amount(value: Fraction) -> str:
+    from qcompile.privacy.exact import amount_text, rounded_text
 
-    return f"rho {text}" if "/" not in text else f"rho {text} (about {rounded_text(Fraction(text))})"
+    about = "" if value.denominator == 1 else f" (about {rounded_text(value)})"
+    return f"rho {amount_text(value)}{about}"

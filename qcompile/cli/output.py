@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from qcompile.checks import require_other
 from qcompile.errors import OptionError, QCompileError
 
 if TYPE_CHECKING:
@@ -54,9 +55,15 @@ def compiled(path: str, **options: Any) -> Plan:
 
 def require_file(path: str) -> None:
     """Refuse what is not a file, with a next step."""
-    if Path(path).is_dir():
+    from qcompile.files import place, shortened
+
+    try:
+        there = place(Path(path))
+    except (OSError, ValueError) as e:
+        raise QCompileError(f"cannot read {shortened(path)}: {getattr(e, 'strerror', None) or e}") from None
+    if there == "folder":
         raise QCompileError(f"{path} is a folder; name a file in it")
-    if not Path(path).exists():
+    if there == "nothing":
         raise QCompileError(f"there is no file {path}; check the name and the current folder")
 
 
@@ -69,11 +76,9 @@ def require_target(path: str, *inputs: str) -> None:
     """
     from qcompile.files import require_place
 
-    target = Path(path)
     for name in inputs:
-        if target.exists() and Path(name).exists() and target.samefile(name):
-            raise OptionError(f"writing {path} would overwrite {name}, which this command reads; give another name")
-    require_place(target)
+        require_other(path, name)
+    require_place(path)
 
 
 def budget_of(**given: str | None) -> Budget | None:
@@ -133,9 +138,4 @@ def _cell(value: object) -> str:
         return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4g}"
     if value is None:
         return ""
-    return f"{value:,}" if isinstance(value, int) else printable(str(value))
-
-
-def printable(text: str) -> str:
-    """A label without control characters, which could rewrite the terminal: they are shown as escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,10 @@ def run(
     Example: qcompile run couples.plan --data couples.csv --epsilon 1 --delta 1e-6 -o couples.release
     """
     from qcompile import execute
+    from qcompile.explain import privacy_text
     from qcompile.privacy.budget import Budget
+    from qcompile.privacy.exact import amount_text
+    from qcompile.release.provenance import stamps
 
     budget = budget_of(epsilon=epsilon, delta=delta, rho=rho, mu=mu, cost=cost)
     if budget is None:
@@ -77,45 +81,53 @@ def run(
         "noise": noise,
         "accounting": accounting,
         "ledger": ledger,
+        "unit": unit,
         "workers": workers,
         "max_memory": limit,
         "test_seed": test_seed,
     }
-    expected = execute.dry_run(plan, budget, **options)
-    if ledger is not None and not strict_values:
-        execute.require_fates(plan)
-    result(f"charge: rho {expected.charge}: {expected.budget}")
-    if expected.remaining is not None:
-        result(f"ledger: {ledger} will have rho {_amount(expected.remaining)} left")
-    for stamp in execute.stamps(plan, noise, test_seed):
-        message(f"warning: {stamp}")
+    if dry and confidential:
+        raise OptionError("a dry run reads no data, so there is nothing to diagnose; leave one of the two options out")
+    expected = execute.dry_run(plan, budget, strict_values=strict_values, **options)
     if not dry:
         _require_targets(plan_file, data, output, ledger)
+    result(f"charge: rho {expected.charge}: {expected.budget}")
+    result(f"privacy: neighbouring tables differ in {privacy_text(plan)}")
+    if expected.remaining is not None:
+        result(f"ledger: {ledger} will have rho {amount_text(expected.remaining)} left")
+    for stamp in stamps(plan, noise, test_seed):
+        message(f"warning: {stamp}")
+    if ledger is not None and not strict_values and any(a.policy.kind == "clip" for a in plan.workload.schema):
+        message("note: with a ledger, rows with a null in a clipped column are left out; --strict-values refuses them")
     result(_what(expected))
     result("\n".join(table_lines(plan.summary(Budget(rho=expected.charge)), limit=40)))
     if dry:
         result("dry run: nothing was read, nothing was spent")
         return
-    if ledger is not None and output is not None and Path(output).exists():
+    if output is not None and Path(output).exists():
         message(f"note: {output} is there already; it is kept as {output}.1, or the next number that is free")
     if confidential:
         _diagnose(plan, data, unit)
-    with progress("measuring") as step:
-        execute.run(plan, data, budget, output=output, unit=unit, strict_values=strict_values, progress=step, **options)
+    with progress("measuring") as step, _told(ledger):
+        execute.run(plan, data, budget, output=output, strict_values=strict_values, progress=step, **options)
     result(f"written to {output}; ask it with: qcompile answers {output}")
+
+
+@contextmanager
+def _told(ledger: str | None) -> Iterator[None]:
+    """Where the user interrupts, say how to find out whether the budget was spent by then."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if ledger is not None:
+            message(f"what was charged by now, is spent; see it with: qcompile ledger show {ledger}")
+        raise
 
 
 def _diagnose(plan: Plan, data: str | None, unit: str | None) -> None:
     from qcompile.data.diagnose import diagnose
 
     message(str(diagnose(data, plan.workload.schema, unit=unit, contributions=plan.options.contributions)))
-
-
-def _amount(value: Fraction) -> str:
-    from qcompile.privacy.exact import rounded_text
-
-    text = str(value)
-    return text if len(text) <= 20 else rounded_text(value)
 
 
 def _require_targets(plan_file: str, data: str | None, output: str | None, ledger: str | None) -> None:

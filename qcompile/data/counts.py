@@ -75,7 +75,9 @@ class Rows:
         return cell
 
 
-def read(data: object, schema: Schema, *, unit: str | None = None, contributions: int = 1) -> Rows:
+def read(
+    data: object, schema: Schema, *, unit: str | None = None, contributions: int = 1, leave_out: bool = False
+) -> Rows:
     """Read and encode a table; every attribute's policy applies, whether a query uses the attribute or not.
 
     With a unit, at most `contributions` rows of each unit count, see `qcompile.data.units`; rows without an id stay
@@ -88,6 +90,7 @@ def read(data: object, schema: Schema, *, unit: str | None = None, contributions
       unit: the column with the ids of the privacy unit (a person, a household), text or whole numbers; it need not
         be an attribute. In a CSV file an id is the text as it is written: 1 and 01 are two units.
       contributions: the rows of a unit that count at most; without a unit nothing is cut.
+      leave_out: rows with a null in a clipped column are left out, instead of refused.
 
     Raises:
       OptionError: the unit is no column name, or contributions is not a whole number from 1.
@@ -98,10 +101,10 @@ def read(data: object, schema: Schema, *, unit: str | None = None, contributions
         raise DataError("the schema declares no attribute, so there is nothing to read")
     with engine() as connection:
         source = open_source(data, with_unit(schema, unit), connection)
-        codes = encode(source, schema) if unit is None else _truncated(source, schema, unit, contributions)
+        codes = encode(source, schema) if unit is None else _truncated(source, schema, unit, contributions, leave_out)
         table = guarded(lambda: connection.to_pyarrow(codes), source.explain)
     everything = [column.to_numpy() for column in table.columns]
-    columns = accept(schema, everything[: len(schema)], *everything[len(schema) :])
+    columns = accept(schema, everything[: len(schema)], *everything[len(schema) :], leave_out=leave_out)
     return Rows(schema, dict(zip(schema.names, columns, strict=True)), len(columns[0]))
 
 
@@ -110,9 +113,9 @@ def holds_counts(data: object) -> TypeGuard[Mapping[Any, Any]]:
     return isinstance(data, Mapping) and any(isinstance(key, tuple) for key in data)
 
 
-def _truncated(source: Source, schema: Schema, unit: str, contributions: int) -> Any:
+def _truncated(source: Source, schema: Schema, unit: str, contributions: int, leave_out: bool) -> Any:
     """The table of codes and, last, whether a row counts; the ids stay in the engine."""
-    ranked = with_rank(encode(source, schema, unit=ids(source, schema, unit)), schema)
+    ranked = with_rank(encode(source, schema, unit=ids(source, schema, unit)), schema, leave_out)
     return ranked.select(*(f"c{i}" for i in range(len(schema))), kept=kept(ranked, contributions))
 
 
@@ -123,6 +126,7 @@ def open_data(
     *,
     unit: str | None = None,
     contributions: int = 1,
+    leave_out: bool = False,
 ) -> Rows | GivenCounts:
     """Rows of a table (see `read`), or counts that were made elsewhere: a dict keyed by tuples of names.
 
@@ -132,6 +136,7 @@ def open_data(
       views: sets of attributes whose tables will be asked for.
       unit: the column with the ids of the privacy unit; None when every unit is known to have few enough rows.
       contributions: the rows of a unit that count at most.
+      leave_out: as in `read`.
 
     Raises:
       OptionError: a unit beside counts, or an option that `read` refuses.
@@ -146,4 +151,4 @@ def open_data(
         counts = GivenCounts.of(data, schema)
         counts.require(views)
         return counts
-    return read(data, schema, unit=unit, contributions=contributions)
+    return read(data, schema, unit=unit, contributions=contributions, leave_out=leave_out)

@@ -223,7 +223,11 @@ def _category(attribute: Attribute, domain: CategoryDomain, columns: dict[str, A
 
 
 def accept(
-    schema: Schema, codes: Sequence[npt.NDArray[Any]], kept: npt.NDArray[np.bool_] | None = None
+    schema: Schema,
+    codes: Sequence[npt.NDArray[Any]],
+    kept: npt.NDArray[np.bool_] | None = None,
+    *,
+    leave_out: bool = False,
 ) -> list[npt.NDArray[Any]]:
     """The codes of the rows that count, in schema order.
 
@@ -231,24 +235,33 @@ def accept(
       schema: the attributes.
       codes: of all rows, in schema order.
       kept: the rows that count, where more than the policies decides about that.
+      leave_out: whether rows with what clip cannot clip are left out, instead of refused.
 
     Raises:
       DataError: some attribute has values without a fate; names the attributes, nothing else.
     """
-    bad = [a for a, c in zip(schema, codes, strict=True) if _may_refuse(a) and (c == refused(a)).any()]
+    bad = [a for a, c in zip(schema, codes, strict=True) if _may_refuse(a, leave_out) and (c == refused(a)).any()]
     if bad:
         raise DataError("\n".join(map(_complaint, bad)))
     if kept is not None:
         return [c[kept] for c in codes]
-    gone = [c == dropped(a) for a, c in zip(schema, codes, strict=True) if a.policy.kind == "drop"]
+    signals = zip(schema, codes, strict=True)
+    gone = [c == s for a, c in signals if (s := left_out(a, leave_out)) is not None]
     if not gone:
         return list(codes)
     left = ~np.logical_or.reduce(gone)
     return [c[left] for c in codes]
 
 
-def _may_refuse(attribute: Attribute) -> bool:
-    return attribute.policy.kind in ("strict", "clip")
+def left_out(attribute: Attribute, leave_out: bool) -> int | None:
+    """The signal, if any, of a value that takes its row out of all counts; see `accept`."""
+    if attribute.policy.kind == "drop":
+        return dropped(attribute)
+    return refused(attribute) if leave_out and attribute.policy.kind == "clip" else None
+
+
+def _may_refuse(attribute: Attribute, leave_out: bool) -> bool:
+    return attribute.policy.kind == "strict" or (attribute.policy.kind == "clip" and not leave_out)
 
 
 def _complaint(attribute: Attribute) -> str:

@@ -25,6 +25,8 @@ def engine() -> Iterator[Any]:
         connection = ibis.duckdb.connect(
             temp_directory="", autoinstall_known_extensions=False, autoload_known_extensions=False
         )
+        # It would write on stdout after two seconds, and tell how long the data takes.
+        connection.raw_sql("SET enable_progress_bar = false")
     try:
         yield connection
     finally:
@@ -65,7 +67,13 @@ def guarded(call: Callable[[], T], explain: Callable[[str], str]) -> T:
     try:
         with quiet():
             return call()
-    except (duckdb.Error, pa.ArrowException, ValueError, TypeError, OverflowError, OSError) as error:
-        message = explain(str(error))
+    except (duckdb.Error, pa.ArrowException, ValueError, TypeError, LookupError, OverflowError, OSError) as error:
+        message = None if isinstance(error, duckdb.InterruptException) else explain(str(error))
+    except RuntimeError as error:  # what Ctrl-C becomes while DuckDB works
+        if "interrupted" not in str(error).lower():
+            raise
+        message = None
     # Raised outside of the handler: as __context__, the engine's error would reach whoever logs tracebacks.
+    if message is None:
+        raise KeyboardInterrupt
     raise DataError(message)

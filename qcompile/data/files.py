@@ -53,15 +53,23 @@ def open_file(path: Path, schema: Schema, connection: Any) -> Source:
       DataError: the file is missing, empty, damaged, of another kind, or does not fit the schema.
     """
     _require_file(path)
-    kind = path.suffix.lower()
-    if kind == ".csv":
+    if path.suffix.lower() == ".csv":
         return _open_csv(path, schema, connection)
-    if kind == ".parquet":
-        return _open_parquet(path, schema, connection)
-    raise DataError(f"{path}: unknown kind of file {path.suffix!r}; use a .csv or .parquet file")
+    return _open_parquet(path, schema, connection)
+
+
+def column_names(path: Path) -> list[str]:
+    """The names of all columns of a ``.csv`` or ``.parquet`` file, in their order; repeated or empty ones too.
+
+    Raises:
+      DataError: the file is missing, empty, damaged, of another kind, or has too many columns.
+    """
+    _require_file(path)
+    return _csv_names(path) if path.suffix.lower() == ".csv" else list(_parquet_schema(path).names)
 
 
 def _require_file(path: Path) -> None:
+    """Refuse what is no file, or none of a kind that is read."""
     try:
         found = place(path)
         if found == "folder":
@@ -76,12 +84,13 @@ def _require_file(path: Path) -> None:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
     if not start:
         raise DataError(f"{path} is empty (zero bytes); a CSV file needs at least a header line")
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise DataError(f"{path}: unknown kind of file {path.suffix!r}; use a .csv or .parquet file")
 
 
 def _open_csv(path: Path, schema: Schema, connection: Any) -> Source:
     """Every field as text; the declared type, not the look of the values, decides how it is read."""
-    _require_text(path)
-    header = _header(path, ",")
+    header = _csv_names(path)
     present = set(header)
     found = [name for name in schema.names if name in present]
     if len(found) < len(schema):
@@ -108,6 +117,22 @@ def _open_csv(path: Path, schema: Schema, connection: Any) -> Source:
 
     table = guarded(scan, lambda text: explain_csv(path, text))
     return Source(_by_position(table, positions), None, lambda text: explain_csv(path, text))
+
+
+def _csv_names(path: Path) -> list[str]:
+    """The header of a file that looks like text.
+
+    DuckDB takes the first end of a line for that of all lines, also when it is part of a quoted name: lines that end
+    otherwise would be passed over in silence.
+    """
+    _require_text(path)
+    header = _header(path, ",")
+    for position, name in enumerate(header, start=1):
+        if "\r" in name or "\n" in name:
+            raise DataError(
+                f"{path}: the name of column {position} has a line break in it; rename the column, or close its quotes"
+            )
+    return header
 
 
 def explain_csv(path: Path, text: str) -> str:
@@ -211,12 +236,8 @@ def _no_header(path: Path, schema: Schema, header: list[str]) -> str:
 
 def _open_parquet(path: Path, schema: Schema, connection: Any) -> Source:
     """Typed columns, by their position among the top-level fields."""
-    import pyarrow.parquet as pq
-
-    damaged = f"{path} is not a readable Parquet file; it may be damaged or unfinished"
-    _require_footer(path, damaged)
-    fields = guarded(lambda: pq.read_schema(path), lambda _: damaged)
-    _require_few(path, len(fields))
+    fields = _parquet_schema(path)
+    damaged = _damaged(path)
     positions = locate(schema, fields.names, str(path))
     kinds = require_types(schema, [fields.field(i).type for i in positions])
     table = guarded(
@@ -225,7 +246,20 @@ def _open_parquet(path: Path, schema: Schema, connection: Any) -> Source:
     return Source(_by_position(table, positions), kinds, lambda _: damaged)
 
 
-def _require_footer(path: Path, damaged: str) -> None:
+def _parquet_schema(path: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    _require_footer(path)
+    fields = guarded(lambda: pq.read_schema(path), lambda _: _damaged(path))
+    _require_few(path, len(fields))
+    return fields
+
+
+def _damaged(path: Path) -> str:
+    return f"{path} is not a readable Parquet file; it may be damaged or unfinished"
+
+
+def _require_footer(path: Path) -> None:
     """The file must end in its own length's worth of description, which must be of a size that can be read."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -233,7 +267,7 @@ def _require_footer(path: Path, damaged: str) -> None:
         end = file.read(8)
     length = int.from_bytes(end[:4], "little")
     if end[4:] != b"PAR1" or length > size - 12:
-        raise DataError(damaged)
+        raise DataError(_damaged(path))
     if length > MAX_FOOTER:
         limit = bytes_text(MAX_FOOTER)
         raise DataError(f"{path} describes itself in {bytes_text(length)}, at most {limit} are read; write it anew")

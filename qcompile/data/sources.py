@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from qcompile.data import files
 from qcompile.data.columns import Source, locate, require_types
 from qcompile.data.engine import guarded
-from qcompile.data.files import open_file
+from qcompile.data.files import column_names, open_file
 from qcompile.errors import DataError
 from qcompile.schema import Schema
 
@@ -31,7 +30,7 @@ def open_source(data: object, schema: Schema, connection: Any) -> Source:
     if isinstance(data, str | Path):
         return open_file(Path(data), schema, connection)
     where, names, column = _columns(data)
-    arrays = [_to_arrow(schema.names[i], column(p)) for i, p in enumerate(locate(schema, names, where))]
+    arrays = [_column(schema.names[i], column, p) for i, p in enumerate(locate(schema, names, where))]
     if len({len(array) for array in arrays}) > 1:
         raise DataError(f"{where}: the columns differ in length; every row needs a value or a null in each")
     return _in_memory(arrays, schema)
@@ -44,18 +43,8 @@ def names_of(data: object) -> list[object]:
       DataError: the data cannot be read.
     """
     if isinstance(data, str | Path):
-        return _names_in(Path(data))
+        return list(column_names(Path(data)))
     return list(_columns(data)[1])
-
-
-def _names_in(path: Path) -> list[object]:
-    import pyarrow.parquet as pq
-
-    files._require_file(path)
-    if path.suffix.lower() != ".parquet":
-        return list(files._header(path, ","))
-    damaged = f"{path} is not a readable Parquet file; it may be damaged or unfinished"
-    return list(guarded(lambda: pq.read_schema(path).names, lambda _: damaged))
 
 
 def _in_memory(arrays: list[Any], schema: Schema) -> Source:
@@ -93,6 +82,11 @@ def _is_frame(data: Any, library: str) -> bool:
     # Asks only a library that is loaded already: data of a library that is not cannot exist.
     module = sys.modules.get(library)
     return module is not None and isinstance(data, module.DataFrame)
+
+
+def _column(name: str, column: Callable[[int], Any], position: int) -> Any:
+    unreadable = f"column {name!r} cannot be read; convert it to plain numbers, text or true/false"
+    return _to_arrow(name, guarded(lambda: column(position), lambda _: unreadable))
 
 
 def _to_arrow(name: str, values: Any) -> Any:

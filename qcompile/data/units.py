@@ -20,7 +20,7 @@ from typing import Any
 
 from qcompile.checks import whole
 from qcompile.data.columns import AnyColumn, Source
-from qcompile.data.encoding import dropped
+from qcompile.data.encoding import EXACT, left_out
 from qcompile.errors import DataError, OptionError
 from qcompile.schema import Schema
 
@@ -65,23 +65,36 @@ def ids(source: Source, schema: Schema, unit: str) -> Any:
     column = source.table[f"c{position}"]
     if source.kinds is not None and source.kinds[position] == "null":
         return ibis.null("string")
+    if column.type().is_floating():  # what a DataFrame makes of whole numbers with a null among them
+        return _floating_ids(column)
     if not (column.type().is_string() or column.type().is_integer()):
         raise DataError(
-            f"column {unit!r} names the privacy unit, but is of type {column.type()}; ids are text or whole numbers "
-            "(in a DataFrame, nulls can turn whole numbers into floats): convert the column"
+            f"column {unit!r} names the privacy unit, but is of type {column.type()}; ids are text or numbers: convert "
+            "the column"
         )
     return column.cast("string").nullif("")
 
 
-def counting(codes: Any, schema: Schema) -> Any:
-    """Whether no policy drops a row, over a table of codes."""
+def _floating_ids(column: Any) -> Any:
+    """Whole numbers as such, so that 7.0 is the unit 7; no id where it is NaN. Other numbers are ids as they are."""
     import ibis
 
-    tests = [codes[f"c{i}"] != dropped(a) for i, a in enumerate(schema) if a.policy.kind == "drop"]
+    number = column.cast("float64")
+    nearest = number.try_cast("int64")
+    is_whole = (nearest.cast("float64") == number) & (number.abs() < EXACT)
+    text = ibis.ifelse(is_whole.fill_null(False), nearest.cast("string"), number.cast("string"))
+    return ibis.ifelse(number.isnan(), None, text)
+
+
+def counting(codes: Any, schema: Schema, leave_out: bool = False) -> Any:
+    """Whether no policy drops a row, over a table of codes; ``leave_out`` as in `qcompile.data.encoding.accept`."""
+    import ibis
+
+    tests = [codes[f"c{i}"] != s for i, a in enumerate(schema) if (s := left_out(a, leave_out)) is not None]
     return ibis.and_(*tests) if tests else ibis.literal(True)
 
 
-def with_rank(codes: Any, schema: Schema) -> Any:
+def with_rank(codes: Any, schema: Schema, leave_out: bool = False) -> Any:
     """A table of codes and ids with three columns more.
 
     ``counts``: no policy drops the row; ``rank``: its place from 0 among the rows of its unit that count (or do not);
@@ -90,13 +103,14 @@ def with_rank(codes: Any, schema: Schema) -> Any:
     Args:
       codes: columns ``c0, c1, ...`` as `qcompile.data.encoding.encode` makes them, and ``unit``.
       schema: the attributes.
+      leave_out: as in `qcompile.data.encoding.accept`.
     """
     import ibis
 
     names = [f"c{i}" for i in range(len(schema))]
     copy = ibis.row_number().over(group_by=["unit", *names])
     # view() keeps the stages apart: a window function may not look into another one.
-    alike = codes.mutate(counts=counting(codes, schema), mine=codes.unit.notnull(), copy=copy).view()
+    alike = codes.mutate(counts=counting(codes, schema, leave_out), mine=codes.unit.notnull(), copy=copy).view()
     hashed = alike.mutate(digest=_digest(alike, names)).view()
     rank = ibis.row_number().over(group_by=["unit", "counts"], order_by=["digest", *names, "copy"])
     return hashed.mutate(rank=rank).drop("digest", "copy").view()

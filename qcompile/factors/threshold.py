@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Hashable, Sequence
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from qcompile.arrays import Array, IntArray, cells, require_memory
 from qcompile.errors import IntegrityError
 from qcompile.factors.base import Factor, Key
+from qcompile.factors.sumset import distinct, sumset
 from qcompile.schema import Attribute, IntegerDomain
 
 LARGEST_VALUE = 2**62
@@ -79,7 +80,8 @@ class Threshold(Factor):
     @property
     def axis_order(self) -> tuple[int, ...]:
         """By coefficient, then size, so that ``a + 2*b`` and ``2*b + a`` have one key."""
-        return tuple(sorted(range(len(self.shape)), key=lambda i: (self.coefficients[i], self.shape[i])))
+        axes = list(zip(self.coefficients, self.shape, strict=True))
+        return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
     @property
     def base(self) -> int:
@@ -105,12 +107,8 @@ class Threshold(Factor):
     @cached_property
     def attainable(self) -> IntArray:
         """The values the compared form can take, ascending; built from sumsets, not from cells."""
-        steps = [c * np.arange(d.low, d.high + 1) for c, d in zip(self.coefficients, self._domains, strict=True)]
-        return np.unique(self._finish(reduce(self._sumset, steps) + self.constant))
-
-    def _sumset(self, left: IntArray, right: IntArray) -> IntArray:
-        require_memory(f"the {self.kind} form {self.form}", len(left) * len(right), "use bins or smaller domains")
-        return np.unique(np.add.outer(left, right))
+        terms = [_multiples(c, d) for c, d in zip(self.coefficients, self._domains, strict=True)]
+        return distinct(self._finish(sumset(f"the {self.kind} form {self.form}", terms) + self.constant))
 
     @cached_property
     def levels(self) -> IntArray:
@@ -196,6 +194,12 @@ class Threshold(Factor):
         return self._cumulate(table[: self.count]).reshape(self.count, *kept)
 
 
+def _multiples(coefficient: int, domain: IntegerDomain) -> range:
+    """The multiples of a domain's values, ascending."""
+    ends = sorted((coefficient * domain.low, coefficient * domain.high))
+    return range(ends[0], ends[1] + 1, abs(coefficient))
+
+
 class Affine(Threshold):
     """``c_1 A_1 + c_2 A_2 + ... <= c``; A + B over n_a and n_b consecutive values has n_a + n_b - 1 queries."""
 
@@ -205,7 +209,8 @@ class Affine(Threshold):
         return form
 
     def _relative(self) -> Key:
-        return (None if self.thresholds is None else tuple(c - self.base for c in self.thresholds),)
+        base = self.base
+        return (None if self.thresholds is None else tuple(c - base for c in self.thresholds),)
 
 
 class Abs(Threshold):

@@ -25,6 +25,8 @@ from qcompile.privacy.exact import LARGEST, SMALLEST, Number, exact, exact_text,
 
 Kind: TypeAlias = Literal["epsilon", "rho", "cost", "mu"]
 
+ACCOUNTINGS = ("zcdp", "gaussian")
+
 USUAL_DELTA = Fraction(1, 10**9)
 """The delta at which the epsilon of a budget is shown that names none."""
 
@@ -196,5 +198,5 @@ def _require_worth(budget: Budget) -> None:
 
 
 def _require_accounting(accounting: str) -> None:
-    if accounting not in ("zcdp", "gaussian"):
+    if accounting not in ACCOUNTINGS:
         raise OptionError(f"accounting={accounting!r} is unknown; choose 'zcdp' or 'gaussian'")

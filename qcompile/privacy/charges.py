@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
+from qcompile.checks import one_of, whole
 from qcompile.errors import StorageError
+from qcompile.privacy.exact import exact, finite
+from qcompile.privacy_unit import MOST_CONTRIBUTIONS, NEIGHBOURS
 from qcompile.version import __version__
 
-_COLUMNS = ("time", "rho", "budget", "neighbours", "contributions", "mechanism", "noise", "plan")
+_COLUMNS = ("time", "rho", "budget", "neighbours", "contributions", "unit", "mechanism", "noise", "plan")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +23,10 @@ class Charge:
 
     Attributes:
       rho: exactly.
-      budget: the request in words.
+      budget: as it was asked for.
       neighbours: the relation that rho refers to.
       contributions: rows of one privacy unit.
+      unit: the column by which rows were cut to that number; None where no unit is known to have more.
       mechanism: "batch", or what else spends.
       noise: how it was drawn.
       plan: hash of the plan.
@@ -33,6 +37,7 @@ class Charge:
     budget: str = ""
     neighbours: str = "add-remove"
     contributions: int = 1
+    unit: str | None = None
     mechanism: str = ""
     noise: str = ""
     plan: str = ""
@@ -58,6 +63,18 @@ class Entry:
     content: str | None
 
 
+def checked(charge: Charge) -> Charge:
+    """The charge with its amount as a fraction.
+
+    Raises:
+      BudgetError: the amount is none.
+      OptionError: relation or rows are not what they can be.
+    """
+    one_of("neighbours", charge.neighbours, NEIGHBOURS)
+    rows = whole("contributions", charge.contributions, 1, "rows", MOST_CONTRIBUTIONS)
+    return replace(charge, rho=exact("rho", charge.rho), contributions=rows)
+
+
 def insert(connection: sqlite3.Connection, charge: Charge) -> int:
     """Write a charge, and return its number."""
     values = {name: getattr(charge, name) for name in _COLUMNS}
@@ -70,15 +87,10 @@ def insert(connection: sqlite3.Connection, charge: Charge) -> int:
 
 
 def read(connection: sqlite3.Connection) -> tuple[Entry, ...]:
-    """All charges in their order."""
+    """All charges in their order; a ValueError where one is no amount."""
     columns = ("number", "version", "release", "content", *_COLUMNS)
     rows = connection.execute(f"SELECT {', '.join(columns)} FROM entries ORDER BY number")
     return tuple(_entry(dict(zip(columns, row, strict=True))) for row in rows)
-
-
-def spent(connection: sqlite3.Connection) -> Fraction:
-    """Sum of all charges, added up exactly."""
-    return sum((_amount(rho) for (rho,) in connection.execute("SELECT rho FROM entries")), Fraction(0))
 
 
 def now() -> str:
@@ -87,7 +99,7 @@ def now() -> str:
 
 
 def _amount(text: str) -> Fraction:
-    value = Fraction(text)
+    value = finite("rho", text)
     if value <= 0:  # only tampering writes that; it would give budget back
         raise ValueError("a charge is above 0")
     return value

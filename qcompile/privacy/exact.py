@@ -28,6 +28,7 @@ _SHOWN_BITS = 400
 _MOST_BITS = 3000  # of a denominator: exact text of every accepted number is then short enough to be read again
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _RATIO = re.compile(r"([+-]?[0-9]+) */ *([0-9]+)")
+_SHORT_BITS, _SHORT_TEXT = 256, 20
 _WAYS = "give a number > 0 such as 1, 0.1, 1e-9 or 1/49"
 
 
@@ -75,6 +76,14 @@ def exact_text(value: Fraction) -> str:
 def rounded_text(value: Fraction, *, up: bool = False) -> str:
     """A fraction in six significant digits, to the nearest or, for claims that must hold, upwards."""
     return _decimal_text(value, Context(prec=6, rounding=ROUND_CEILING if up else ROUND_HALF_EVEN))
+
+
+def amount_text(value: Fraction) -> str:
+    """A fraction exactly where that is short, else in six digits."""
+    # Sums of unrelated fractions may have more digits than Python turns into text.
+    bits = max(value.numerator.bit_length(), value.denominator.bit_length())
+    text = str(value) if bits < _SHORT_BITS else ""
+    return text if text and len(text) <= _SHORT_TEXT else rounded_text(value)
 
 
 def shown(value: object) -> str:

@@ -12,18 +12,19 @@ ledger are for one relation of neighbouring tables.
 
 from __future__ import annotations
 
-import sqlite3
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from qcompile.checks import one_of, whole
-from qcompile.errors import BudgetError, OptionError, OverspendError, StorageError
+from qcompile.errors import OptionError, StorageError
 from qcompile.privacy import charges
+from qcompile.privacy.book import Book
 from qcompile.privacy.budget import Budget
 from qcompile.privacy.charges import Charge, Entry
-from qcompile.privacy.exact import Number, exact, rounded_text
-from qcompile.privacy.ledger_file import connected, create, facts
-from qcompile.privacy_unit import NEIGHBOURS
+from qcompile.privacy.exact import Number, exact
+from qcompile.privacy.ledger_file import connected, create
+from qcompile.privacy_unit import MOST_CONTRIBUTIONS, NEIGHBOURS
 from qcompile.version import __version__
 
 
@@ -66,7 +67,7 @@ class Ledger:
         if neighbours is not None:
             given["neighbours"] = one_of("neighbours", neighbours, NEIGHBOURS)
         if contributions is not None:
-            given["contributions"] = str(whole("contributions", contributions, 1, "rows"))
+            given["contributions"] = str(whole("contributions", contributions, 1, "rows", MOST_CONTRIBUTIONS))
         create(Path(path), given)
         return Ledger(path)
 
@@ -78,70 +79,51 @@ class Ledger:
           StorageError: there is none, or the file is damaged or something else.
         """
         ledger = Ledger(path)
-        with connected(ledger.path) as connection:
-            facts(connection)
+        _ = ledger.book
         return ledger
+
+    @property
+    def book(self) -> Book:
+        """All that the ledger says now."""
+        with connected(self.path) as connection:
+            return Book.of(connection, self.path)
 
     @property
     def budget(self) -> Fraction:
         """All that may ever be spent, in rho."""
-        with connected(self.path) as connection:
-            return Fraction(facts(connection)["rho"])
-
-    @property
-    def request(self) -> str:
-        """The budget in words, as it was asked for."""
-        with connected(self.path) as connection:
-            return facts(connection)["budget"]
-
-    @property
-    def created(self) -> str:
-        """When, UTC."""
-        with connected(self.path) as connection:
-            return facts(connection)["time"]
-
-    @property
-    def unit(self) -> tuple[str, int] | None:
-        """Relation and rows of one unit that charges must refer to; None before the first charge, if not given."""
-        with connected(self.path) as connection:
-            found = _unit(connection)
-        neighbours, contributions = found.get("neighbours"), found.get("contributions")
-        return None if neighbours is None or contributions is None else (neighbours, int(contributions))
+        return self.book.budget
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """All charges in their order."""
-        with connected(self.path) as connection:
-            return charges.read(connection)
+        return self.book.entries
 
     @property
     def spent(self) -> Fraction:
         """Sum of all charges, in rho."""
-        with connected(self.path) as connection:
-            return charges.spent(connection)
+        return self.book.spent
 
     @property
     def remaining(self) -> Fraction:
         """What is left, in rho; never negative."""
-        with connected(self.path) as connection:
-            return Fraction(facts(connection)["rho"]) - charges.spent(connection)
+        return self.book.remaining
 
     def require(self, charge: Charge) -> None:
         """Refuse what `charge` would refuse now, and change nothing.
 
         Raises:
           OverspendError: more than is left.
-          BudgetError: the charge refers to another privacy unit.
+          BudgetError: the charge is for another privacy unit.
           StorageError: the file is missing or damaged.
         """
-        with connected(self.path) as connection:
-            _require(connection, charge, self.path)
+        self.book.require(charges.checked(charge), self.path)
 
     def charge(self, charge: Charge | Number) -> int:
         """Spend, before anything is drawn: the charge is on disk when this returns.
 
         Args:
-          charge: what and for what; a bare number is rho.
+          charge: what and for what; a bare number is rho, for the ledger's privacy unit (one row added or removed where
+            nothing is fixed yet).
 
         Returns:
           The entry's number.
@@ -149,16 +131,20 @@ class Ledger:
         Raises:
           OverspendError: more than is left; the ledger is as it was.
           BudgetError: not a positive amount, or for another privacy unit than the ledger's.
-          StorageError: the file is missing, damaged, or in use by another process for longer than `WAIT`.
+          OptionError: the charge names a relation or a number of rows that cannot be.
+          StorageError: the file is missing, damaged, or in use by another process for longer than a minute.
         """
-        asked = charge if isinstance(charge, Charge) else Charge(rho=exact("rho", charge))
-        exact("rho", asked.rho)
+        asked = charges.checked(charge if isinstance(charge, Charge) else self._bare(charge))
         with connected(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")  # the write lock first: nobody charges between the sum and the insert
-            _require(connection, asked, self.path)
+            Book.of(connection, self.path).require(asked, self.path)
             number = charges.insert(connection, asked)
             connection.execute("COMMIT")
         return number
+
+    def _bare(self, rho: Number) -> Charge:
+        fixed: dict[str, Any] = self.book.unit
+        return Charge(rho=exact("rho", rho), **fixed)
 
     def record(self, number: int, release: str, content: str) -> None:
         """Note which release a charge paid for.
@@ -175,34 +161,3 @@ class Ledger:
             statement = "UPDATE entries SET release = ?, content = ? WHERE number = ? AND content IS NULL"
             if connection.execute(statement, (release, content, number)).rowcount != 1:
                 raise StorageError(f"ledger {self.path} has no entry {number} that waits for its release")
-
-
-def _unit(connection: sqlite3.Connection) -> dict[str, str]:
-    """What charges must agree with: as given when the ledger was made, the rest as in the first charge."""
-    first = connection.execute("SELECT neighbours, contributions FROM entries ORDER BY number LIMIT 1").fetchone()
-    fixed = {} if first is None else {"neighbours": first[0], "contributions": str(first[1])}
-    return fixed | {k: v for k, v in facts(connection).items() if k in ("neighbours", "contributions")}
-
-
-def _require(connection: sqlite3.Connection, charge: Charge, path: Path) -> None:
-    for name, fixed in _unit(connection).items():
-        if str(getattr(charge, name)) != fixed:
-            raise BudgetError(
-                f"ledger {path} adds up charges for {name} {fixed}, this one is for {getattr(charge, name)}; losses of "
-                "different privacy units do not add up: compile the plan for the ledger's"
-            )
-    remaining = Fraction(facts(connection)["rho"]) - charges.spent(connection)
-    if charge.rho > remaining:
-        raise OverspendError(_overspent(path, charge.rho, remaining), charge.rho, remaining)
-
-
-def _overspent(path: Path, requested: Fraction, remaining: Fraction) -> str:
-    parts = {"requested": requested, "remaining": remaining, "short by": requested - remaining}
-    listed = ", ".join(f"{name} {_amount(value)}" for name, value in parts.items())
-    return f"ledger {path} has too little left of its rho: {listed}; nothing was charged, ask for less"
-
-
-def _amount(value: Fraction) -> str:
-    """Exactly where that is short, else to six digits."""
-    text = str(value)
-    return text if len(text) <= 20 else rounded_text(value)

@@ -18,8 +18,10 @@ from qcompile.allocation import PUBLIC, Scale
 from qcompile.codec import ArrayStore, schema_data
 from qcompile.errors import StorageError
 from qcompile.plan import Plan
+from qcompile.privacy.budget import ACCOUNTINGS
 from qcompile.release.measure import NOISES, Values
-from qcompile.release.release import Provenance, Release
+from qcompile.release.provenance import Provenance, certain_stamps
+from qcompile.release.release import Release
 from qcompile.storage import NOT_UNDERSTOOD, plan_data, read_plan
 
 KIND = "qcompile release"
@@ -32,6 +34,22 @@ def save_release(release: Release, path: str | Path) -> str:
     Raises:
       StorageError: the file cannot be written.
     """
+    return archive.write(path, KIND, VERSION, *_contents(release))
+
+
+def fill(path: Path, release: Release) -> str:
+    """Write a release into a file that nobody reads yet; returns the hash of its contents.
+
+    Raises:
+      StorageError: the disk refuses.
+    """
+    try:
+        return archive.fill(path, KIND, VERSION, *_contents(release))
+    except OSError as e:
+        raise StorageError(f"the release cannot be written: {e.strerror or e}") from None
+
+
+def _contents(release: Release) -> tuple[dict[str, Any], dict[str, Any]]:
     store = ArrayStore()
     provenance = asdict(release.provenance)
     provenance["charge"] = str(release.provenance.charge)
@@ -40,8 +58,7 @@ def save_release(release: Release, path: str | Path) -> str:
         "plan": plan_data(release.plan, store),
         "scales": [[s.sigma, s.grid, str(s.cost)] for s in release.scales],
     }
-    arrays = {"measured": _joined(release.values), **store.arrays}
-    return archive.write(path, KIND, VERSION, document, arrays)
+    return document, {"measured": _joined(release.values), **store.arrays}
 
 
 def load_release(path: str | Path) -> Release:
@@ -55,11 +72,11 @@ def load_release(path: str | Path) -> Release:
     if measured is None:
         raise StorageError(f"{path} holds no measurements")
     try:
-        plan = read_plan(document["plan"], ArrayStore(arrays))
+        plan = read_plan(document["plan"], ArrayStore.checked(arrays))
         facts: dict[str, Any] = dict(document["provenance"])
         facts["charge"], facts["stamps"] = _fraction(facts["charge"]), tuple(map(str, facts["stamps"]))
         provenance, scales = Provenance(**facts), _scales(plan, document["scales"])
-        _check_terms(plan, provenance)
+        _check_terms(plan, provenance, document["plan"])
         _check_scales(plan, provenance, scales)
         return Release(plan, provenance, scales, _split(plan, measured, provenance.noise))
     except StorageError:
@@ -106,9 +123,17 @@ def _scales(plan: Plan, data: list[list[Any]]) -> tuple[Scale, ...]:
     return scales
 
 
-def _check_terms(plan: Plan, provenance: Provenance) -> None:
-    """The terms must be the plan's own."""
+def _check_terms(plan: Plan, provenance: Provenance, plan_document: object) -> None:
+    """The terms must be the plan's own, and the warnings that follow from them be there."""
     options = plan.options
+    texts = (provenance.version, provenance.budget, provenance.unit or "", *provenance.stamps)
+    if not all(isinstance(t, str) and t.isprintable() for t in texts):
+        raise ValueError("terms are printable text")
+    if provenance.plan_hash != _hash(plan_document) or provenance.schema_hash != schema_hash(plan):
+        raise StorageError("the release states another plan or schema than it holds; measure again")
+    certain = set(certain_stamps(plan, provenance.noise))
+    if provenance.accounting not in ACCOUNTINGS or not certain <= set(provenance.stamps):
+        raise ValueError("there is no such accounting, or a warning is missing")
     if (provenance.neighbours, provenance.contributions) != (options.neighbours, options.contributions):
         raise StorageError("the release states another privacy unit than its plan; measure again")
     if provenance.noise not in NOISES or provenance.charge <= 0:

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from qcompile.allocation import Scale
+from qcompile.allocation import Scale, root_up
 from qcompile.arrays import IntArray
 from qcompile.data.counts import ExactCounts
+from qcompile.errors import BudgetError
 from qcompile.lattice import Lattice, Node, subsets
 from qcompile.parallel import in_order
 from qcompile.plan import Plan
@@ -30,6 +31,9 @@ Values = npt.NDArray[Any]
 """A node's measurements: int64 multiples of its grid with rounded noise, doubles otherwise."""
 
 NOISES = ("rounded", "opendp", "none")
+
+LARGEST_STEPS = 2.0**62
+"""Grid steps of an exact answer, at most."""
 
 STEPS_A_DRAW = 16
 """What a draw takes, in the steps that decide whether several threads are worth starting."""
@@ -77,6 +81,23 @@ def measure(
         values[index] = measured
         progress(done, total)
     return tuple(values)
+
+
+def require_range(plan: Plan, scales: tuple[Scale, ...], total: int) -> None:
+    """Refuse, before anything is spent, measurements that might not fit into 64 bits of grid steps.
+
+    An entry of B x is at most ``total max_j |B e_j|``; the noise adds less than 2^20 steps. It takes a budget that
+    protects nobody, or a table past all tables, to be refused.
+
+    Raises:
+      BudgetError: one might not fit.
+    """
+    for strategy, scale in zip(plan.strategies, scales, strict=True):
+        if total * root_up(strategy.sensitivity_squared) / scale.grid >= LARGEST_STEPS:
+            raise BudgetError(
+                f"measurements of this many rows at a noise scale of {scale.sigma:.2g} counts do not fit into 64 bits; "
+                "choose a smaller budget"
+            )
 
 
 def draws(plan: Plan, scales: tuple[Scale, ...]) -> int:

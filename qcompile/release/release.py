@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,6 +20,7 @@ from qcompile.release import intervals
 from qcompile.release.answers import family_table
 from qcompile.release.intervals import Width
 from qcompile.release.measure import Values
+from qcompile.release.provenance import Provenance
 from qcompile.release.sources import Source, marginal_product
 from qcompile.workload import Family, Product
 
@@ -62,37 +62,6 @@ class Marginal:
     attributes: tuple[str, ...]
     array: Array
     std_error: Array
-
-
-@dataclass(frozen=True, kw_only=True)
-class Provenance:
-    """Under which terms a release was made; all of it public.
-
-    Attributes:
-      version: of qcompile.
-      plan_hash: of the plan's contents.
-      schema_hash: of the schema.
-      charge: rho spent, exactly.
-      budget: as it was asked for, in words.
-      accounting: "zcdp" or "gaussian".
-      noise: "rounded", "opendp" or "none".
-      neighbours: the relation the charge refers to.
-      contributions: rows of one privacy unit.
-      unit: the column by which rows were cut to that number; None where they were not.
-      stamps: warnings that go with the release, such as NOT PRIVATE.
-    """
-
-    version: str
-    plan_hash: str
-    schema_hash: str
-    charge: Fraction
-    budget: str
-    accounting: str
-    noise: str
-    neighbours: str
-    contributions: int
-    unit: str | None = None
-    stamps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -131,7 +131,8 @@ class FourierStrategy(Strategy):
         error of any one eigenvalue, which only the 2-norm of all of them bounds.
         """
         transform = sum(_transform_error(n) for n in self.shape)
-        largest, norm = float(np.abs(self.eigenvalues).max()), float(np.sqrt((self.eigenvalues**2).sum()))
+        spectrum = np.abs(np.fft.fftn(self.kernel))
+        largest, norm = float(spectrum.max()), float(np.sqrt((spectrum**2).sum()))
         return transform * (2 * largest + norm) * float(np.sqrt((x * x).sum()))
 
     def exact_entry(self, row: int, x: IntArray) -> Fraction:

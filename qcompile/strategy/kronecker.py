@@ -171,7 +171,7 @@ class KroneckerStrategy(Strategy):
         if count <= pairs.SEARCHED or len(self.parts) == 1:
             value = pairs.largest_distance(self.column_norms().ravel(), self.gram_rows)
         else:
-            value = pairs.largest_product_distance([p.matrix.T @ p.matrix for p in self.parts])
+            value = pairs.largest_product_distance([p.matrix for p in self.parts])
         return pairs.certain(value, float(self.sensitivity_squared), self.operations)
 
     @property

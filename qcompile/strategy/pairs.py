@@ -67,9 +67,9 @@ def largest_distance(diagonal: Array, rows: GramRows) -> float:
     return largest
 
 
-def largest_product_distance(grams: Sequence[Array]) -> float:
-    """An upper bound of `largest_distance` of a Kronecker product, given the V of each part; in double precision."""
-    *others, last = (_reduced(_all_pairs(g)) for g in grams)
+def largest_product_distance(matrices: Sequence[Array]) -> float:
+    """An upper bound of `largest_distance` of a Kronecker product, given its parts; in double precision."""
+    *others, last = (_part(m) for m in matrices)
     found = functools.reduce(lambda a, b: _reduced(_product(a, b)), others)
     return float(_product(found, last).distances.max())
 
@@ -86,10 +86,36 @@ def certain(value: float, largest_norm: float, operations: int) -> Fraction:
     return Fraction(max(value, 0.0)) + Fraction(largest_norm) * Fraction(4 * operations + 8, 2**52)
 
 
-def _all_pairs(gram: Array) -> Pairs:
-    diagonal = np.diag(gram)
-    n = len(diagonal)
-    return Pairs(np.repeat(diagonal, n), np.tile(diagonal, n), gram.ravel())
+def _part(matrix: Array) -> Pairs:
+    """Pairs that dominate all pairs of a part's columns: two for each combination of rounded norms."""
+    norms = (matrix * matrix).sum(axis=0)
+    order = np.argsort(norms, kind="stable")
+    rounded = _few_levels([norms[order]])[0]
+    starts = np.flatnonzero(np.diff(rounded, prepend=-1.0))
+    level = np.searchsorted(starts, np.arange(len(order)), side="right") - 1
+    low, high = _extreme_products(matrix[:, order], starts, level)
+    first, second = (np.tile(v.ravel(), 2) for v in np.meshgrid(rounded[starts], rounded[starts], indexing="ij"))
+    return Pairs(first, second, np.concatenate([low.ravel(), high.ravel()]))
+
+
+def _extreme_products(matrix: Array, starts: IntArray, level: IntArray) -> tuple[Array, Array]:
+    """The smallest and the largest inner product of columns of each two levels, ``(levels, levels)``.
+
+    Args:
+      matrix: ``(rows, cells)``, columns sorted by level.
+      starts: the first column of each level.
+      level: of each column.
+    """
+    count = matrix.shape[1]
+    low = np.full((len(starts), len(starts)), np.inf)
+    high = -low
+    step = max(1, _ROWS // count)
+    for start in range(0, count, step):
+        piece = slice(start, start + step)
+        gram = matrix[:, piece].T @ matrix
+        np.minimum.at(low, level[piece], np.minimum.reduceat(gram, starts, axis=1))
+        np.maximum.at(high, level[piece], np.maximum.reduceat(gram, starts, axis=1))
+    return low, high
 
 
 def _product(one: Pairs, two: Pairs) -> Pairs:
@@ -104,12 +130,17 @@ def _parts(pairs: Pairs) -> tuple[Array, Array, Array]:
 def _reduced(pairs: Pairs) -> Pairs:
     """Few pairs that dominate all of them."""
     pairs = _undominated(pairs)
-    norms = np.unique(pairs.first), np.unique(pairs.second)
-    step = FINEST * float(norms[0][-1])
-    # Two pairs stay for each combination of rounded norms.
-    while 2 * math.prod(len(np.unique(_rounded_up(n, step))) for n in norms) > KEPT:
+    first, second = _few_levels([pairs.first, pairs.second])
+    return _extremes(first, second, pairs.inner)
+
+
+def _few_levels(norms: Sequence[Array]) -> list[Array]:
+    """Norms rounded up to so few values that two pairs for each combination are few enough."""
+    distinct = [np.unique(n) for n in norms]
+    step = FINEST * float(distinct[0][-1])
+    while 2 * math.prod(len(np.unique(_rounded_up(n, step))) for n in distinct) ** (2 // len(norms)) > KEPT:
         step *= 2
-    return _extremes(_rounded_up(pairs.first, step), _rounded_up(pairs.second, step), pairs.inner)
+    return [_rounded_up(n, step) for n in norms]
 
 
 def _undominated(pairs: Pairs) -> Pairs:

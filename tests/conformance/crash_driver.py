@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from qcompile import archive, execute, files
+from qcompile import archive, execute, keeping
 from qcompile.errors import OverspendError, QCompileError
 from qcompile.plan import Plan
 from qcompile.privacy import charges
@@ -98,11 +98,11 @@ def at_steps(plan: Plan, root: pathlib.Path) -> None:
         "charge": (Ledger, "charge"),
         "insert": (charges, "insert"),
         "measure": (execute, "measure"),
-        "write": (archive, "write"),
+        "write": (archive, "fill"),
         "sync": (os, "fsync"),
-        "rename": (os, "replace"),
+        "keep": (keeping, "keep_aside"),
+        "name": (os, "link"),
         "record": (Ledger, "record"),
-        "place": (files, "usual_mode"),
     }
     for name, (owner, function) in steps.items():
         for when in ("before", "after"):

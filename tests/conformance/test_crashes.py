@@ -69,8 +69,8 @@ def test_before_and_after_every_step(plan_file: pathlib.Path, tmp_path: pathlib.
     assert charged["before charge"] == charged["before insert"] == charged["after insert"] == 0
     assert charged["after charge"] == charged["before measure"] == charged["after record"] == 1
     released = {kill["where"]: kill["killed"]["release"] is not None for kill in found}
-    assert not released["before rename"]
-    assert released["after rename"]
+    assert not released["before name"]
+    assert released["after name"]
 
 
 def test_at_random_moments(plan_file: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import os
 import pathlib
 from collections.abc import Callable
 from fractions import Fraction
@@ -15,7 +16,7 @@ import pytest
 from qcompile import archive
 from qcompile.compiler import compile
 from qcompile.data import counts as counting
-from qcompile.errors import DataError, OptionError, OverspendError, QCompileError, SizeError, StorageError
+from qcompile.errors import BudgetError, DataError, OptionError, OverspendError, QCompileError, SizeError, StorageError
 from qcompile.factors import Marginal, Prefix
 from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
@@ -283,7 +284,8 @@ def test_the_ledger_has_what_the_release_says(
     (entry,) = ledger.entries
     found = release.provenance
     assert (entry.charge.rho, entry.charge.plan) == (found.charge, found.plan_hash)
-    assert (entry.charge.budget, entry.charge.noise) == (found.budget, noise)
+    assert (entry.charge.budget, entry.charge.noise) == (f"epsilon 1, delta 1e-9 ({accounting})", noise)
+    assert found.budget.startswith("epsilon 1 at delta 1e-9")
     assert (entry.charge.neighbours, entry.charge.contributions) == (found.neighbours, found.contributions)
     assert entry.release == "x"
     assert entry.content == archive.read(tmp_path / "x", KIND, VERSION)[2]
@@ -316,7 +318,7 @@ def test_what_fails_after_the_charge_is_spent(
     def fails(*args: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.replace", fails)
+    monkeypatch.setattr("os.link", fails)
     with pytest.raises(StorageError, match="No space left"):
         plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / "x")
     (entry,) = ledger.entries
@@ -330,8 +332,66 @@ def test_an_earlier_release_is_kept(plan: Plan, ledger: Ledger, tmp_path: pathli
     for release, name in zip(kept, ("x.1", "x.2", "x"), strict=True):
         for one, other in zip(release.values, load_release(tmp_path / name).values, strict=True):
             np.testing.assert_array_equal(one, other)
-    plan.run(DATA, UNIT, output=tmp_path / "x")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["l", "x", "x.1", "x.2"]
+    plan.run(DATA, UNIT, output=tmp_path / "x", noise="none")  # not even a run for tests writes over it
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["l", "x", "x.1", "x.2", "x.3"]
+
+
+@pytest.mark.parametrize("name", ["l", "l-journal", "l-wal", "l-shm", "sub/../l"])
+def test_a_release_is_never_written_to_the_ledger_s_own_files(
+    name: str, plan: Plan, ledger: Ledger, tmp_path: pathlib.Path
+) -> None:
+    """SQLite would take a file of such a name for its own, and remove it."""
+    (tmp_path / "sub").mkdir()
+    before = ledger.path.read_bytes()
+    with pytest.raises(OptionError, match="would overwrite"):
+        plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / name)
+    assert ledger.path.read_bytes() == before
+    table = tmp_path / "d.csv"
+    table.write_text("a,b\n0,0\n")
+    with pytest.raises(OptionError, match="would overwrite"):
+        plan.run(table, UNIT, output=tmp_path / "sub" / ".." / "d.csv")
+    assert table.read_text() == "a,b\n0,0\n"
+
+
+def test_names_that_cannot_be_written_cost_nothing(plan: Plan, ledger: Ledger, tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "dangling").symlink_to(tmp_path / "no folder" / "x")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    for name in ("y" * 250, "z" * 300, "dangling", "circle", "fifo", "no folder/x"):
+        with pytest.raises(StorageError, match="cannot write"):
+            plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / name)
+    assert ledger.spent == 0
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / "link")
+    assert load_release(tmp_path / "real").provenance.charge == Fraction(1, 2)
+    assert ledger.entries[0].release == "real"
+
+
+def test_what_depends_on_the_size_of_the_table_is_refused_before_the_charge(plan: Plan, ledger: Ledger) -> None:
+    """A budget that protects nobody, on a table of 10^12 rows: measurements past 64 bits."""
+    large = Ledger.create(ledger.path.with_name("large"), Budget(rho="1e30"))
+    counts = {("a", "b"): np.full((3, 4), 10**11)}
+    with pytest.raises(BudgetError, match="64 bits"):
+        plan.run(counts, Budget(rho=2e13), ledger=large)
+    assert large.spent == 0
+    plan.run(DATA, Budget(rho=2e13), ledger=large)
+    plan.run(counts, Budget(rho=1), ledger=large)
+
+
+def test_public_totals_up_to_the_largest_count_are_exact() -> None:
+    (a,) = integers(2)
+    plan = compile(workload([a], family(name="t"), family(Marginal(a))), neighbours="replace-one")
+    release = plan.run({("a",): [2**53 - 1, 1]}, UNIT)
+    assert release.answers("t")["estimate"].to_pylist() == [2.0**53]
+
+
+def test_more_memory_than_usual_does_not_fail_after_the_charge(
+    plan: Plan, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qcompile.arrays.require_memory.__defaults__", (70, 8))
+    with pytest.raises(SizeError):
+        plan.run(DATA, UNIT, ledger=ledger, max_memory=10**9)
+    assert ledger.spent == 0
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5, None])
@@ -377,3 +437,18 @@ def test_units_may_be_empty_so_their_number_is_not_public() -> None:
         plan.run(data, UNIT, unit="who")
     two = compile(workload([a], family(Prefix(a))), neighbours="replace-one", contributions=2)
     assert all(s.sigma > 0 for s in two.run(data, UNIT, unit="who").scales)
+
+
+def test_charges_of_a_ledger_are_for_one_unit_column(tmp_path: pathlib.Path) -> None:
+    """Rows of one person and rows of one household do not protect the same."""
+    (a,) = integers(3)
+    plan = compile(workload([a], family(Prefix(a))))
+    data = {"person": ["x", "y"], "home": [1, 1], "a": [0, 1]}
+    ledger = Ledger.create(tmp_path / "l", Budget(rho=9))
+    options: dict[str, Any] = {"ledger": ledger, "strict_values": True}
+    plan.run(data, UNIT, unit="person", **options)
+    for other in ("home", None):
+        with pytest.raises(BudgetError, match="with unit person, this one has unit"):
+            plan.run(data, UNIT, unit=other, **options)
+    plan.run(data, UNIT, unit="person", **options)
+    assert [e.charge.unit for e in ledger.entries] == ["person", "person"]

@@ -14,6 +14,7 @@ import pytest
 
 from qcompile import archive
 from qcompile.cli.app import execute
+from qcompile.data.engine import engine
 from qcompile.privacy.ledger import Ledger
 from qcompile.release.files import KIND, VERSION
 
@@ -147,3 +148,25 @@ def test_a_value_without_a_fate_is_the_one_thing_an_exit_code_can_tell(
     assert not pathlib.Path("x.release").exists()
     (tmp_path / "d.csv").write_text("a\n1\n7\n")
     assert execute([*command, "--strict-values"]) == 0
+
+
+def test_the_engine_shows_no_progress(capfd: Any) -> None:
+    """DuckDB would print how far it is, and how long it still takes, on stdout, once a query takes two seconds."""
+    with engine() as connection:
+        (shown,) = connection.raw_sql("SELECT current_setting('enable_progress_bar')").fetchone()
+    assert not shown
+
+
+def test_nulls_that_clip_cannot_clip_are_left_out_with_a_ledger(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
+) -> None:
+    """An error would tell that there is one; without a ledger, and with strict values, it is an error."""
+    monkeypatch.setitem(NEIGHBOURS, "null", (ROWS, [*ROWS, "0,,x,1", "1,abc,x,1"]))
+    one, two = both(tmp_path, "null", RUNS["ledger"], monkeypatch, capfd, caplog)
+    assert one == two
+    assert one["exit code"] == 0
+    assert "rows with a null in a clipped column are left out" in one["stderr"]
+    (tmp_path / "strict").mkdir()
+    two = both(tmp_path / "strict", "null", [*RUNS["ledger"], "--strict-values"], monkeypatch, capfd, caplog)[1]
+    assert two["exit code"] == 2
+    assert two["ledger"] == []

@@ -53,7 +53,7 @@ def test_public_nodes_cost_nothing_and_have_no_noise() -> None:
     assert scales[0] == PUBLIC
     assert scales[0].variance == 0
     assert float(scales[1].cost) == pytest.approx(1)
-    with pytest.raises(BudgetError, match="publish it without a budget"):
+    with pytest.raises(BudgetError, match="publish them without a budget"):
         exact_scales([2.0], [1], [Fraction(0)], Fraction(1))
 
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from qcompile.data import files, read
+from qcompile.data.draft import draft
 from qcompile.errors import DataError
 from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, Policy, Schema
 
@@ -187,7 +188,7 @@ def test_a_relative_path_and_capital_suffix(tmp_path: pathlib.Path, monkeypatch:
 
 
 NAMES = ["capital-gain", "hours per week", "a.b", 'say "x"', "it's", "income>50K", "\U0001f600", "select", "union"]
-NAMES += ["x" * 300, "rowid", "c0", "c1_number", "A", "a", "\u00e9", "e\u0301", "a,b", "two\nlines", " lead", "`tick`"]
+NAMES += ["x" * 300, "rowid", "c0", "c1_number", "A", "a", "\u00e9", "e\u0301", "a,b", "two\tparts", " lead", "`tick`"]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
@@ -201,6 +202,50 @@ def test_any_name_works_as_a_column(suffix: str, tmp_path: pathlib.Path) -> None
     else:
         pq.write_table(pa.table([pa.array([NAMES.index(n)]) for n in reverse], names=reverse), path)
     assert {n: c.tolist() for n, c in read(path, schema).codes.items()} == {n: [i] for i, n in enumerate(NAMES)}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("name", ["secret\npart", "secret\rpart", "secret\r\npart", "\n", "\r", "secret\r"])
+def test_a_line_break_in_a_column_name_is_refused(name: str, end: str, tmp_path: pathlib.Path) -> None:
+    """DuckDB takes it for the end of all lines, and a file with other ends would have no rows without a word."""
+    path = tmp_path / "people.csv"
+    path.write_bytes(f'age,sex,"{name}"{end}41,f,1{end}17,m,2{end}'.encode())
+    message = problem(path)
+    assert "the name of column 3 has a line break in it" in message
+    assert "secret" not in message.removeprefix(str(path))
+
+
+def test_column_names(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_bytes(b'\xef\xbb\xbfage,"a,b",age,\n1,2,3,4\n')
+    assert files.column_names(path) == ["age", "a,b", "age", ""]
+    pq.write_table(pa.table([[1], [2]], names=["age", "two\nlines"]), tmp_path / "people.parquet")
+    assert files.column_names(tmp_path / "people.parquet") == ["age", "two\nlines"]
+
+
+UNNAMED = {
+    "utf16.csv": (GOOD.decode().encode("utf-16"), "is encoded in UTF-16; convert it to UTF-8"),
+    "gzip.csv": (gzip.compress(GOOD), "is compressed with gzip"),
+    "latin.csv": (b"age,caf\xe9\n", "is not encoded in UTF-8"),
+    "break.csv": (b'age,"a\rb"\n41,1\n', "the name of column 2 has a line break"),
+    "empty.csv": (b"", "is empty"),
+    "wide.csv": (b"age" + b",z" * files.MAX_COLUMNS, "has 10,001 columns"),
+    "people.txt": (GOOD, "unknown kind of file '.txt'"),
+    "text.parquet": (GOOD, "is not a readable Parquet file"),
+    "huge.parquet": (b"PAR1" + bytes(100) + b"\xff\xff\xff\x7fPAR1", "is not a readable Parquet file"),
+}
+
+
+@pytest.mark.parametrize("name", UNNAMED)
+def test_column_names_of_a_file_that_has_none(name: str, tmp_path: pathlib.Path) -> None:
+    raw, expected = UNNAMED[name]
+    (tmp_path / name).write_bytes(raw)
+    with pytest.raises(DataError) as caught:
+        files.column_names(tmp_path / name)
+    assert expected in str(caught.value)
+    with pytest.raises(DataError) as drafted:
+        draft(tmp_path / name)
+    assert str(drafted.value) == str(caught.value)
 
 
 LABELS = ("NO", "null", "1e3", "?", "<=50K", "NULL", "nan", "", " x ", "a,b", '"', "'", "\\", "two\nlines", "%_", "$1")

@@ -19,8 +19,9 @@ from qcompile.errors import WorkloadError
 from qcompile.factors import Abs, Affine, Circular, Marginal, Prefix
 from qcompile.grammar import check, format_text, parse, parse_query
 from qcompile.grammar.forms import direct, symbolic
+from qcompile.grammar.predicates import connected
 from qcompile.grammar.source import Findings, Source
-from qcompile.grammar.syntax import Form, Multiple, Name, Number, Sum
+from qcompile.grammar.syntax import Comparison, Form, Multiple, Name, Number, Or, Sum
 from qcompile.workload import Family, Product, Workload
 
 SCHEMA = """schema {
@@ -50,6 +51,27 @@ def errors(text: str) -> list[str]:
 
 
 # --- conditions ---
+
+
+def grouped(parts: list[set[int]]) -> list[list[int]]:
+    """Positions of the parts in groups that share nothing, joined one part after the other."""
+    groups: list[tuple[set[int], list[int]]] = []
+    for i, part in enumerate(parts):
+        touching = [g for g in groups if g[0] & part]
+        joined = (set().union(part, *(g[0] for g in touching)), [*(m for g in touching for m in g[1]), i])
+        if touching:
+            groups[groups.index(touching[0])] = joined
+            groups = [g for g in groups if g not in touching[1:]]
+        else:
+            groups.append(joined)
+    return [members for _, members in groups]
+
+
+@given(st.lists(st.sets(st.integers(0, 9), min_size=1, max_size=3), max_size=12))
+def test_conditions_are_grouped_by_the_attributes_they_share(parts: list[set[int]]) -> None:
+    conditions = [Or(tuple(Comparison(Name(str(n)), "=", Number("1")) for n in sorted(p))) for p in parts]
+    place = {id(c): i for i, c in enumerate(conditions)}
+    assert [[place[id(c)] for c in group] for group in connected(conditions)] == grouped(parts)
 
 
 @pytest.mark.parametrize(
@@ -205,6 +227,15 @@ def test_forms_agree_with_sympy_and_evaluation(form: Form) -> None:
         assert coefficients.get("a", 0) * a + coefficients.get("b", 0) * b + constant == evaluate(
             form, {"a": a, "b": b}
         )
+
+
+def test_a_form_is_read_by_sympy_up_to_a_size() -> None:
+    """Brackets in brackets add up constants, not terms; the coefficients do not change with the number of factors."""
+    wide = "2*(" * 20 + "a + b" + " + 1)" * 20
+    assert factor(f"affine({wide} <= *)").coefficients == (2**20, 2**20)
+    assert factor(f"affine(a + b*{'3/3*' * 500}2 <= *)").coefficients == (1, 2)
+    (message,) = errors(f"{TWO}workload {{ affine(a + b*{'3/3*' * 2500}2 <= *) }}")
+    assert message == "this form takes 5004 steps to expand, at most 4000 are done"
 
 
 TWO = "schema { a : integer 0..9; b : integer 5..14; E : integer 0..3; `I` : integer 0..3 }\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import pickle
 import signal
 import sqlite3
 import subprocess
@@ -19,6 +20,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
+from qcompile.cli.app import execute
 from qcompile.errors import BudgetError, OptionError, OverspendError, StorageError
 from qcompile.privacy import ledger_file
 from qcompile.privacy.budget import Budget
@@ -86,16 +88,17 @@ def test_an_entry_says_what_was_spent_for_what(ledger: Ledger) -> None:
         budget="asked",
         neighbours="replace-one",
         contributions=2,
+        unit="home",
         mechanism="batch",
         noise="rounded",
         plan="abc",
         time="2026-01-02T03:04:05+00:00",
     )
-    assert Ledger.open(ledger.path).unit is None
+    assert ledger.book.unit == {}
     number = ledger.charge(charge)
     (entry,) = Ledger.open(ledger.path).entries
     assert (entry.number, entry.charge, entry.release, entry.content) == (number, charge, None, None)
-    assert ledger.unit == ("replace-one", 2)
+    assert ledger.book.unit == {"neighbours": "replace-one", "contributions": 2, "unit": "home"}
     ledger.record(number, "x.release", "f00")
     (entry,) = ledger.entries
     assert (entry.charge, entry.release, entry.content) == (charge, "x.release", "f00")
@@ -103,7 +106,7 @@ def test_an_entry_says_what_was_spent_for_what(ledger: Ledger) -> None:
 
 def test_a_charge_without_a_time_gets_one(ledger: Ledger) -> None:
     ledger.charge(1)
-    assert len(ledger.entries[0].charge.time) == len("2026-01-02T03:04:05+00:00") == len(ledger.created)
+    assert len(ledger.entries[0].charge.time) == len("2026-01-02T03:04:05+00:00") == len(ledger.book.facts["time"])
 
 
 def test_a_release_is_recorded_once(ledger: Ledger) -> None:
@@ -124,6 +127,10 @@ def test_a_release_is_recorded_once(ledger: Ledger) -> None:
         "UPDATE entries SET number = 7",
         "UPDATE facts SET value = '100' WHERE name = 'rho'",
         "DELETE FROM facts",
+        "INSERT OR REPLACE INTO facts VALUES ('rho', '1000')",
+        "INSERT INTO facts VALUES ('contributions', '7')",
+        "INSERT OR REPLACE INTO entries SELECT number, time, '1/1000', budget, neighbours, contributions, unit,"
+        " mechanism, noise, plan, version, release, content FROM entries",
     ],
 )
 def test_no_charge_is_undone_or_changed(statement: str, ledger: Ledger) -> None:
@@ -138,11 +145,12 @@ def test_no_charge_is_undone_or_changed(statement: str, ledger: Ledger) -> None:
 def test_charges_are_for_one_privacy_unit(tmp_path: pathlib.Path) -> None:
     """Losses of different units do not add up: the first charge, or who made the ledger, decides."""
     one = Charge(rho=Fraction(1, 9))
-    other = [Charge(rho=Fraction(1, 9), neighbours="replace-one"), Charge(rho=Fraction(1, 9), contributions=2)]
+    ninth = Fraction(1, 9)
+    other = [Charge(rho=ninth, neighbours="replace-one"), Charge(rho=ninth, contributions=2)]
     first = Ledger.create(tmp_path / "first", Budget(rho=1))
     first.charge(one)
     given = Ledger.create(tmp_path / "given", Budget(rho=1), neighbours="add-remove", contributions=1)
-    assert given.unit == ("add-remove", 1)
+    assert given.book.unit == {"neighbours": "add-remove", "contributions": 1}
     for ledger in (first, given):
         for charge in other:
             with pytest.raises(BudgetError, match="different privacy units do not add up"):
@@ -151,11 +159,11 @@ def test_charges_are_for_one_privacy_unit(tmp_path: pathlib.Path) -> None:
                 ledger.require(charge)
         ledger.charge(one)
     part = Ledger.create(tmp_path / "part", Budget(rho=1), contributions=2)
-    assert part.unit is None
+    assert part.book.unit == {"contributions": 2}
     with pytest.raises(BudgetError):
         part.charge(one)
     part.charge(other[1])
-    assert part.unit == ("add-remove", 2)
+    assert part.book.unit == {"neighbours": "add-remove", "contributions": 2, "unit": None}
 
 
 def test_require_changes_nothing(ledger: Ledger) -> None:
@@ -170,7 +178,7 @@ def test_a_budget_of_epsilon_and_delta_is_its_rho(tmp_path: pathlib.Path) -> Non
     budget = Budget(epsilon=1, delta="1e-9")
     made = Ledger.create(tmp_path / "l", budget)
     assert made.budget == budget.rho
-    assert made.request == budget.describe()
+    assert made.book.facts["budget"] == budget.describe()
     made.charge(budget.rho)
     assert made.remaining == 0
 
@@ -189,9 +197,10 @@ def test_an_existing_file_is_never_touched(ledger: Ledger, tmp_path: pathlib.Pat
 
 WRONG: dict[str, tuple[Callable[[pathlib.Path], Any], str]] = {
     "missing": (lambda p: None, "there is no ledger"),
-    "a folder": (lambda p: p.mkdir(), "there is no ledger"),
+    "a folder": (lambda p: p.mkdir(), "not a ledger of qcompile"),
+    "a pipe": (lambda p: os.mkfifo(p), "not a ledger of qcompile"),
     "empty": (lambda p: p.write_bytes(b""), "not a ledger of qcompile"),
-    "text": (lambda p: p.write_text("rho 1\n" * 100), "not a ledger, or is damaged"),
+    "text": (lambda p: p.write_text("rho 1\n" * 100), "not a ledger of qcompile"),
     "another database": (lambda p: sqlite3.connect(p).execute("CREATE TABLE t (x)").connection.close(), "not a ledger"),
 }
 
@@ -342,6 +351,42 @@ def test_a_half_made_ledger_has_no_name(tmp_path: pathlib.Path, monkeypatch: pyt
     monkeypatch.setattr(os, "link", fails)
     with pytest.raises(StorageError, match="No space left"):
         Ledger.create(tmp_path / "l", Budget(rho=1))
+    assert not list(tmp_path.iterdir())
+
+
+def test_unrelated_fractions_add_up_past_what_python_prints(tmp_path: pathlib.Path) -> None:
+    ledger = Ledger.create(tmp_path / "l", Budget(rho=1))
+    for i in range(8):
+        ledger.charge(Fraction(10**860, 10**890 + 2 * i + 1))
+    with pytest.raises(OverspendError, match="requested 2, remaining 1, short by 1"):
+        ledger.charge(2)
+    assert execute(["ledger", "show", str(ledger.path)]) == 0
+    assert execute(["ledger", "show", str(ledger.path), "--json"]) == 0
+
+
+def test_a_refusal_can_be_sent_between_processes(ledger: Ledger) -> None:
+    with pytest.raises(OverspendError) as caught:
+        ledger.charge(2)
+    home = pickle.loads(pickle.dumps(caught.value))
+    assert (str(home), home.short_by) == (str(caught.value), 1)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"contributions": None}, {"contributions": 0}, {"neighbours": "swap"}, {"contributions": 10**30}]
+)
+def test_a_charge_that_cannot_be_is_not_called_damage(wrong: dict[str, Any], ledger: Ledger) -> None:
+    with pytest.raises(OptionError):
+        ledger.charge(Charge(rho=Fraction(1, 2), **wrong))
+    ledger.charge(Charge(rho="1/2"))  # type: ignore[arg-type]
+    assert ledger.spent == Fraction(1, 2)
+
+
+@pytest.mark.parametrize("name", ["y" * 250, "y" * 300, "a\0b"])
+def test_names_that_cannot_be(name: str, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(StorageError):
+        Ledger.create(tmp_path / name, Budget(rho=1))
+    with pytest.raises(StorageError):
+        Ledger.open(tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 

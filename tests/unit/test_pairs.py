@@ -74,25 +74,24 @@ def test_mixtures(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_combined_pairs_are_an_upper_bound_and_tight(sizes: list[int], seed: int, spread: float) -> None:
     """Parts with columns of nearly equal norm, as solvers leave them, and of quite different ones."""
     rng = np.random.default_rng(seed)
-    grams = []
+    parts = []
     for n in sizes:
         b = rng.normal(size=(n, n)) - 0.3
-        b = b / np.sqrt((b * b).sum(axis=0)) * (1 + spread * rng.uniform(size=n))
-        grams.append(b.T @ b)
+        parts.append(b / np.sqrt((b * b).sum(axis=0)) * (1 + spread * rng.uniform(size=n)))
+    grams = [b.T @ b for b in parts]
     whole = grams[0]
     for g in grams[1:]:
         whole = np.kron(whole, g)
     d = np.diag(whole)
     true = float((d[:, None] + d - 2 * whole).max())
-    assert true * (1 - 1e-12) <= pairs.largest_product_distance(grams) <= true * (1 + 1e-5)
+    assert true * (1 - 1e-12) <= pairs.largest_product_distance(parts) <= true * (1 + 1e-5)
 
 
 def test_rounding_up_stays_above(monkeypatch: pytest.MonkeyPatch) -> None:
-    grams = [random_part((0,), (40,), 40, s).matrix for s in (1, 2)]
-    grams = [m.T @ m for m in grams]
-    exact = pairs.largest_product_distance(grams)
+    parts = [random_part((0,), (40,), 40, s).matrix for s in (1, 2)]
+    exact = pairs.largest_product_distance(parts)
     monkeypatch.setattr(pairs, "KEPT", 20)
-    assert exact * (1 - 1e-12) <= pairs.largest_product_distance(grams) <= 2 * exact
+    assert exact * (1 - 1e-12) <= pairs.largest_product_distance(parts) <= 2 * exact
 
 
 def test_large_products_agree_with_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from qcompile import archive
+from qcompile.arrays import digest
 from qcompile.compiler import compile
 from qcompile.errors import StorageError
 from qcompile.factors import Abs, Affine, Circular, Marginal, Matrix, Predicate, Prefix, Random, Range
@@ -187,7 +188,7 @@ DAMAGES: dict[str, tuple[str, Callable[[dict[str, bytes]], dict[str, bytes]]]] =
     "a missing section": ("understands", lambda c: edit(c, lambda d: d.pop("centring"))),
     "a loss that is negative": ("understands", lambda c: edit(c, lambda d: d["solutions"][1].update(loss=-1.0))),
     "a loss that is text": ("understands", lambda c: edit(c, lambda d: d["solutions"][1].update(loss="much"))),
-    "a strategy that is infinite": ("understands", infinite_strategy),
+    "a strategy that is infinite": ("not what it is called", infinite_strategy),
     "half a row per person": ("understands", lambda c: edit(c, lambda d: d["options"].update(contributions=0.5))),
     "no rows per person": ("understands", lambda c: edit(c, lambda d: d["options"].update(contributions=0))),
 }  # fmt: skip
@@ -282,6 +283,15 @@ RELEASE_DAMAGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a fact that is missing": lambda d: d["provenance"].pop("noise"),
     "no plan": lambda d: d.pop("plan"),
     "no provenance": lambda d: d.pop("provenance"),
+    "a column that is a number": lambda d: d["provenance"].update(unit=5),
+    "an accounting that is none": lambda d: d["provenance"].update(accounting=7),
+    "a budget that rewrites the terminal": lambda d: d["provenance"].update(budget="\x1b[2Jrho 0"),
+    "a stamp that rewrites the terminal": lambda d: d["provenance"].update(stamps=["\x1b[2J"]),
+    "another plan's hash": lambda d: d["provenance"].update(plan_hash="0" * 64),
+    "a schema's hash that is a number": lambda d: d["provenance"].update(schema_hash=3),
+    "another solver in its plan": lambda d: d["plan"]["options"].update(solver="\x1b[2J"),
+    "a plan that was changed": lambda d: d["plan"]["options"].update(gap=0.5),
+    "more rows than anybody has": lambda d: d["plan"]["options"].update(contributions=10**200),
 }
 
 
@@ -292,6 +302,43 @@ def test_a_changed_release_is_refused(damage: str, plan: Plan, tmp_path: pathlib
     rewrite(path, edit(members(path), RELEASE_DAMAGES[damage]))
     with pytest.raises(StorageError):
         load_release(path)
+
+
+def test_a_warning_cannot_be_taken_out(plan: Plan, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "r"
+    plan.run(counts(), Budget(rho=1), noise="none").save(path)
+    rewrite(path, edit(members(path), lambda d: d["provenance"].update(stamps=[])))
+    with pytest.raises(StorageError, match="understands"):
+        load_release(path)
+
+
+def test_arrays_are_what_they_are_called(plan: Plan, saved: pathlib.Path) -> None:
+    """The plan's hash covers their names: another array under the same name would not show."""
+    contents = members(saved)
+    first, second, *_ = sorted(n for n in contents if n.endswith(".npy"))
+    rewrite(saved, reseal({**contents, first: contents[second]}))
+    with pytest.raises(StorageError, match="not what it is called"):
+        load_plan(saved)
+
+
+def test_a_circulant_must_be_symmetric(tmp_path: pathlib.Path) -> None:
+    """What follows from a kernel rests on it, the error bound of the exact rounding too."""
+    path = tmp_path / "p"
+    compile("schema { m: integer 1..12 cyclic } workload { c: circular(m) }", solver="wff").save(path)
+    contents = members(path)
+    kernel = next(
+        s["strategy"]["kernel"] for s in json.loads(contents["document.json"])["solutions"] if "kernel" in s["strategy"]
+    )
+    forged = np.lib.format.read_array(io.BytesIO(contents[f"{kernel}.npy"])).copy()
+    forged[1:] += 0.1 * np.sin(2 * np.pi * np.arange(1, len(forged)) / len(forged))
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, forged)
+    name = f"arrays/{digest(forged)[:32]}"
+    document = contents["document.json"].replace(kernel.encode(), name.encode())
+    contents = {n: d for n, d in contents.items() if n != f"{kernel}.npy"}
+    rewrite(path, reseal({**contents, "document.json": document, f"{name}.npy": buffer.getvalue()}))
+    with pytest.raises(StorageError, match="understands"):
+        load_plan(path)
 
 
 def test_a_release_with_other_measurements_is_refused(plan: Plan, tmp_path: pathlib.Path) -> None:

@@ -73,7 +73,9 @@ def test_bounds_are_below_the_optimum_and_near_it(name: str) -> None:
     assert 0.6 * least <= separable_bound(w).bound <= least
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.solver in ("auto", "rp")], ids=str)
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.solver in ("auto", "rp") and c.neighbours == "add-remove"], ids=str
+)
 def test_no_plan_is_better_than_the_bound(case: Case) -> None:
     plan = case.plan(1e-4)
     excess = as_json(plan)["unrestricted"]["excess"]

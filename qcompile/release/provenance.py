@@ -1,0 +1,59 @@
+"""The terms under which a release was made, and the warnings that go with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from qcompile.plan import Plan
+
+NOT_PRIVATE = "NOT PRIVATE"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Under which terms a release was made; all of it public.
+
+    Attributes:
+      version: of qcompile.
+      plan_hash: of the plan's contents.
+      schema_hash: of the schema.
+      charge: rho spent, exactly.
+      budget: as it was asked for, in words.
+      accounting: "zcdp" or "gaussian".
+      noise: "rounded", "opendp" or "none".
+      neighbours: the relation the charge refers to.
+      contributions: rows of one privacy unit.
+      unit: the column by which rows were cut to that number; None where they were not.
+      stamps: warnings that go with the release, such as NOT PRIVATE.
+    """
+
+    version: str
+    plan_hash: str
+    schema_hash: str
+    charge: Fraction
+    budget: str
+    accounting: str
+    noise: str
+    neighbours: str
+    contributions: int
+    unit: str | None = None
+    stamps: tuple[str, ...] = ()
+
+
+def stamps(plan: Plan, noise: str, test_seed: int | None) -> tuple[str, ...]:
+    """Warnings that go with a release."""
+    seeded = (f"{NOT_PRIVATE}: made with a test seed",) if test_seed is not None else ()
+    return (*certain_stamps(plan, noise), *seeded)
+
+
+def certain_stamps(plan: Plan, noise: str) -> tuple[str, ...]:
+    """The warnings that follow from plan and noise."""
+    found = {
+        f"{NOT_PRIVATE}: made without noise": noise == "none",
+        "the schema was read from the data: its domains are not covered by the guarantee": (
+            plan.workload.schema.read_from_data
+        ),
+        "the number of rows is released exactly: it is public when one row is replaced": plan.unit.public_total,
+    }
+    return tuple(text for text, holds in found.items() if holds)
