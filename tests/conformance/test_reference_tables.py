@@ -243,16 +243,15 @@ def test_one_way_range_two_way_affine_three_way_prefix(reference_folder: pathlib
 
 
 LARGE = """
-import resource, sys, time
+import time
 from tests.conformance.test_reference_tables import compile, mixed
+from tests.memory import peak
 
 start = time.perf_counter()
 plan = compile(mixed(40, 40))
 text = plan.explain()
 seconds = time.perf_counter() - start
-scale = 1 if sys.platform == "darwin" else 1024
-memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
-print(plan.views, plan.rmse(), seconds, memory)
+print(plan.views, plan.rmse(), seconds, peak())
 """
 
 

@@ -49,12 +49,11 @@ def test_pairs_of_fifty_attributes_with_forty_values_take_few_classes() -> None:
 
 
 MANY = """
-import resource, sys
 from tests.conformance.test_sizes import compile, prefixes
+from tests.memory import peak
 
 plan = compile(prefixes(10, 100, 1, 3))
-memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-print(len(plan.closure.nodes), plan.rmse(), plan.gap, memory)
+print(len(plan.closure.nodes), plan.rmse(), plan.gap, peak())
 """
 
 

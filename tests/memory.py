@@ -1,0 +1,19 @@
+"""The peak memory of a process that a test has started."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import resource
+import sys
+
+
+def peak() -> int:
+    """Bytes of memory that this process has held at most.
+
+    Linux counts what the parent held at the moment of the fork into ``ru_maxrss``: a test would measure those before it.
+    """
+    status = pathlib.Path("/proc/self/status")
+    if status.exists() and (found := re.search(r"VmHWM:\s*(\d+) kB", status.read_text())):
+        return int(found[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
