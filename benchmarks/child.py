@@ -6,12 +6,12 @@ Run as a module with the job on standard input; the outcome is the last line of 
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from typing import Any
 
 import qcompile as qc
+from benchmarks.memory import peak
 from benchmarks.phases import compile_timed
 from benchmarks.sampling import extrapolated_rmse
 from benchmarks.workloads import PAIRS, each, text
@@ -58,12 +58,6 @@ def _released(plan: qc.Plan, rows: int) -> dict[str, Any]:
         release.marginal(view)
     answered = time.perf_counter()
     return {"measure": measured - start, "answer": answered - measured}
-
-
-def peak() -> int:
-    """The most bytes that this process ever held."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 if __name__ == "__main__":

@@ -245,7 +245,7 @@ def test_one_way_range_two_way_affine_three_way_prefix(reference_folder: pathlib
 LARGE = """
 import time
 from tests.conformance.test_reference_tables import compile, mixed
-from tests.memory import peak
+from benchmarks.memory import peak
 
 start = time.perf_counter()
 plan = compile(mixed(40, 40))

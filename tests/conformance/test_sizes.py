@@ -50,7 +50,7 @@ def test_pairs_of_fifty_attributes_with_forty_values_take_few_classes() -> None:
 
 MANY = """
 from tests.conformance.test_sizes import compile, prefixes
-from tests.memory import peak
+from benchmarks.memory import peak
 
 plan = compile(prefixes(10, 100, 1, 3))
 print(len(plan.closure.nodes), plan.rmse(), plan.gap, peak())

@@ -998,7 +998,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MEASURE = """
 import sys, time
 from qcompile import grammar
-from tests.memory import peak
+from benchmarks.memory import peak
 text = sys.stdin.read()
 grammar.check("schema { a : integer 0..1 } workload { total }")
 start = time.process_time()

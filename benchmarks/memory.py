@@ -1,4 +1,4 @@
-"""The peak memory of a process that a test has started."""
+"""The peak memory of this process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sys
 
 
 def peak() -> int:
-    """Bytes of memory that this process has held at most.
+    """Bytes that this process has held at most.
 
-    Linux counts what the parent held at the fork into ``ru_maxrss``: a test would measure those before it.
+    Linux counts what the parent held at the fork into ``ru_maxrss``: a test, or a benchmark, would measure those before it.
     """
     status = pathlib.Path("/proc/self/status")
     if status.exists() and (found := re.search(r"VmHWM:\s*(\d+) kB", status.read_text())):
