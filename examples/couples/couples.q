@@ -9,7 +9,7 @@ schema {
   hours  : integer 0..99 clip
   educ   : integer 0..18 clip  # years of schooling
   faminc : numeric [0, 5000, 10000, 15000, 20000, 25000, 30000, 40000, 50000, 75000, 150000] clip
-  kidlt6 : category {0, 1}  # has children under six
+  kidlt6 : category {0, 1} drop  # has children under six
 }
 
 workload {
