@@ -98,7 +98,8 @@ def run(
     for stamp in stamps(plan, noise, test_seed):
         message(f"warning: {stamp}")
     if ledger is not None and not strict_values and any(a.policy.kind == "clip" for a in plan.workload.schema):
-        message("note: with a ledger, rows with a null in a clipped column are left out; --strict-values refuses them")
+        message("note: with a ledger, rows with what clip cannot clip, such as a null, are left out without a word;")
+        message("      --strict-values makes them an error, which tells that there are such rows")
     result(_what(expected))
     result("\n".join(table_lines(plan.summary(Budget(rho=expected.charge)), limit=40)))
     if dry:

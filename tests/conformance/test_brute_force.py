@@ -140,7 +140,7 @@ def test_where_nothing_is_centred_the_bases_take_any_weights(name: str, solver: 
 
 @pytest.mark.parametrize("name", ["hybrid", "mixed on one pair", "attributes out of order", "repeated sizes"])
 def test_the_order_of_attributes_and_families_does_not_matter(name: str) -> None:
-    """The same declared costs, variances and totals, up to the order of axes."""
+    """RP+, smartnoise#581: the same declared costs, variances and totals, up to the order of axes."""
     original = WORKLOADS[name]()
     reference = compile(original, gap=1e-8)
     attributes = list(original.schema)[::-1]

@@ -200,6 +200,7 @@ def test_every_node_draws_from_the_system_once_per_row(plan: Plan, monkeypatch: 
 
 
 def test_two_runs_differ_and_a_test_seed_repeats() -> None:
+    """DataSynthesizer#46: there is no default seed."""
     plan = Case("hybrid", "auto").plan()
     data = {plan.workload.schema.names: some_counts(plan.workload.schema)}
     private = [np.concatenate(plan.run(data, UNIT).values) for _ in range(2)]
@@ -231,7 +232,7 @@ def test_provenance_states_the_charge_and_the_terms() -> None:
 
 
 def test_rows_per_person_scale_the_noise() -> None:
-    """k rows of one person: standard errors k times those of one row, at the same charge."""
+    """OpenDP units: k rows of one person, standard errors k times those of one row, at the same charge; no other k."""
     one, three = Case("hybrid", "auto").plan(), Case("hybrid", "auto", contributions=3).plan()
     assert three.rmse() == pytest.approx(3 * one.rmse(), rel=1e-9)
     for s, t in zip(one.scales(UNIT.rho), three.scales(UNIT.rho), strict=True):
@@ -244,7 +245,7 @@ def test_rows_per_person_scale_the_noise() -> None:
 
 @pytest.mark.parametrize("contributions", [1, 2])
 def test_no_pair_of_neighbouring_tables_is_farther_apart_than_charged(contributions: int) -> None:
-    """Brute force over all sets of at most k added rows: squared distance over the noise at most 2 rho."""
+    """google/differential-privacy#428: brute force over all sets of at most k added rows; the joint cost, not a sum."""
     import itertools
 
     from tests.conformance.helpers import mechanism

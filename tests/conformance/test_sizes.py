@@ -35,6 +35,7 @@ def test_pairs_of_a_hundred_attributes_with_a_hundred_values() -> None:
 
 
 def test_prefixes_of_ten_thousand_values_have_a_stated_gap_or_are_refused() -> None:
+    """mbi#5."""
     plan = compile(prefixes(10_000, 1, 1, 1))
     assert 0 < plan.gap < 0.2
     assert "certified only within" in plan.explain()

@@ -124,7 +124,10 @@ def deviation(errors: Array, variances: Array) -> float:
 @pytest.mark.parametrize("solver", ["auto", "rp", "wff", "block"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_delivered_variance_is_the_predicted_one(kind: str, solver: str) -> None:
-    """Every query within 5 standard errors of chi-squared, the family within 4; 10 % off the scale is rejected."""
+    """smartnoise#472, PipelineDP#504, OpenDP std: right by simulation.
+
+    Every query within 5 standard errors of chi-squared, the family within 4; 10 % off the scale is rejected.
+    """
     plan, budget = compiled(kind, solver), Budget(rho=0.5)
     product = Product(KINDS[kind])
     runs = 2 * RUNS
@@ -143,7 +146,7 @@ def test_delivered_variance_is_the_predicted_one(kind: str, solver: str) -> None
 
 
 def test_every_released_cell_is_noisy_and_a_multiple_of_the_grid() -> None:
-    """Empty cells too; the grid is the declared power of two, and values use its last bit."""
+    """opendp#414, smartnoise-sdk#317: empty cells too; the grid is the declared one, and values use its last bit."""
     plan, budget = compiled("prefix"), Budget(rho="1/49")
     release = plan.run(zeros(plan), budget)
     for node, m in zip(
@@ -161,6 +164,7 @@ def test_every_released_cell_is_noisy_and_a_multiple_of_the_grid() -> None:
 
 
 def test_noise_scales_as_one_over_the_root_of_rho() -> None:
+    """diffprivlib#99: "epsilon has no effect"."""
     plan = compiled("prefix")
     product = Product(KINDS["prefix"])
     spreads = []
@@ -197,7 +201,7 @@ def z_scores(plan: Plan, kind: str, runs: int) -> Array:
 
 @pytest.mark.parametrize("kind", ["prefix", "range", "abs"])
 def test_pointwise_and_simultaneous_coverage(kind: str) -> None:
-    """Pointwise about 95 %; simultaneous at least 95 % less its Monte-Carlo error, and not by being absurdly wide."""
+    """opendp#367: pointwise about 95 %; simultaneous at least that less its Monte-Carlo error, and not absurdly wide."""
     plan, runs = compiled(kind), 2000
     z = z_scores(plan, kind, runs)
     assert (z < pointwise(0.05).quantile).mean() == pytest.approx(0.95, abs=0.01)

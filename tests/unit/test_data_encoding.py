@@ -217,6 +217,7 @@ def test_many_bins_agree_with_a_sorted_search() -> None:
 def test_the_declared_fate_of_each_odd_field(
     policy: Policy, fates: dict[str, int | str | None], tmp_path: pathlib.Path
 ) -> None:
+    """hail#10035: NaN, nothing, NA, inf in a numeric column, cell by cell."""
     schema = Schema((Attribute("a", IntegerDomain(0, 7), policy),))
     for text, fate in fates.items():
         path = tmp_path / "table.csv"

@@ -193,6 +193,7 @@ NAMES += ["x" * 300, "rowid", "c0", "c1_number", "A", "a", "\u00e9", "e\u0301", 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_any_name_works_as_a_column(suffix: str, tmp_path: pathlib.Path) -> None:
+    """smartnoise-sdk#457, smartnoise-sdk#623: any name, and columns in another order than the schema's."""
     schema = Schema(tuple(Attribute(n, IntegerDomain(0, 99)) for n in NAMES))
     reverse = list(reversed(NAMES))
     path = tmp_path / f"names{suffix}"

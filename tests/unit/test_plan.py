@@ -190,7 +190,7 @@ def test_a_workload_that_is_zero_whatever_the_data_is_refused() -> None:
 
 
 def test_a_hundred_attributes_of_a_hundred_values() -> None:
-    """10^200 cells: sizes stay Python integers, and the plan prints."""
+    """mbi#204: 10^200 cells: sizes stay Python integers, and the plan prints."""
     attributes = tuple(attribute(f"x{i}", 100) for i in range(100))
     family = Family("pairs", "each 2 of all", tuple(map(Marginal, attributes)), choose=(2, 2))
     found = compile(Workload(Schema(attributes), (family,)))
