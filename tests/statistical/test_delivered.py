@@ -201,7 +201,7 @@ def z_scores(plan: Plan, kind: str, runs: int) -> Array:
 
 @pytest.mark.parametrize("kind", ["prefix", "range", "abs"])
 def test_pointwise_and_simultaneous_coverage(kind: str) -> None:
-    """opendp#367: pointwise about 95 %; simultaneous at least that less its Monte-Carlo error, and not absurdly wide."""
+    """opendp#367: pointwise about 95 %; simultaneous at least that, less its Monte-Carlo error, not absurdly wide."""
     plan, runs = compiled(kind), 2000
     z = z_scores(plan, kind, runs)
     assert (z < pointwise(0.05).quantile).mean() == pytest.approx(0.95, abs=0.01)
