@@ -204,7 +204,9 @@ def run(
     book = None if ledger is None else _opened(ledger)
     charge = _charge(plan, expected, mechanism, noise, unit)
     scales = plan.scales(expected.charge)
-    terms = _provenance(plan, expected, accounting, noise, unit, test_seed)
+    delivered = delivered_scales(noise, scales)  # now, as it may refuse
+    warnings = stamps(plan, noise, test_seed, leave_out=not strict)
+    terms = _provenance(plan, expected, accounting, noise, unit, warnings)
     with _pending(output, data, book) as file:
         rows: dict[str, Any] = {"unit": unit, "contributions": terms.contributions, "leave_out": not strict}
         counts = open_data(data, plan.workload.schema, plan.tables, **rows)
@@ -212,7 +214,7 @@ def run(
             require_range(plan, scales, counts.total)
         number = None if book is None else book.charge(charge)
         values = measure(plan, counts, scales, make_noise(noise, test_seed), progress, workers)
-        release = Release(plan, terms, delivered_scales(noise, scales), values)
+        release = Release(plan, terms, delivered, values)
         try:
             _publish(release, file, book, number)
         except StorageError as e:
@@ -269,7 +271,7 @@ def _charge(plan: Plan, expected: DryRun, mechanism: str, noise: str, unit: str 
 
 
 def _provenance(
-    plan: Plan, expected: DryRun, accounting: str, noise: str, unit: str | None, test_seed: int | None
+    plan: Plan, expected: DryRun, accounting: str, noise: str, unit: str | None, warnings: tuple[str, ...]
 ) -> Provenance:
     return Provenance(
         version=__version__,
@@ -282,7 +284,7 @@ def _provenance(
         neighbours=plan.options.neighbours,
         contributions=plan.options.contributions,
         unit=unit,
-        stamps=stamps(plan, noise, test_seed),
+        stamps=warnings,
     )
 
 

@@ -95,11 +95,8 @@ def run(
     result(f"privacy: neighbouring tables differ in {privacy_text(plan)}")
     if expected.remaining is not None:
         result(f"ledger: {ledger} will have rho {amount_text(expected.remaining)} left")
-    for stamp in stamps(plan, noise, test_seed):
+    for stamp in stamps(plan, noise, test_seed, leave_out=ledger is not None and not strict_values):
         message(f"warning: {stamp}")
-    if ledger is not None and not strict_values and any(a.policy.kind == "clip" for a in plan.workload.schema):
-        message("note: with a ledger, rows with what clip cannot clip, such as a null, are left out without a word;")
-        message("      --strict-values makes them an error, which tells that there are such rows")
     result(_what(expected))
     result("\n".join(table_lines(plan.summary(Budget(rho=expected.charge)), limit=40)))
     if dry:

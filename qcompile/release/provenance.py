@@ -41,10 +41,21 @@ class Provenance:
     stamps: tuple[str, ...] = ()
 
 
-def stamps(plan: Plan, noise: str, test_seed: int | None) -> tuple[str, ...]:
-    """Warnings that go with a release."""
-    seeded = (f"{NOT_PRIVATE}: made with a test seed",) if test_seed is not None else ()
-    return (*certain_stamps(plan, noise), *seeded)
+def stamps(plan: Plan, noise: str, test_seed: int | None, leave_out: bool) -> tuple[str, ...]:
+    """Warnings that go with a release.
+
+    Args:
+      plan: what was measured.
+      noise: how.
+      test_seed: of deterministic noise.
+      leave_out: whether rows with what clip cannot clip were left out.
+    """
+    clips = any(a.policy.kind == "clip" for a in plan.workload.schema)
+    found = {
+        f"{NOT_PRIVATE}: made with a test seed": test_seed is not None,
+        "rows with what clip cannot clip, such as a null, are left out": leave_out and clips,
+    }
+    return (*certain_stamps(plan, noise), *(text for text, holds in found.items() if holds))
 
 
 def certain_stamps(plan: Plan, noise: str) -> tuple[str, ...]:
