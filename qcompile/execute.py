@@ -6,6 +6,7 @@ is on the ledger's disk, and only then noise is drawn. What is measured does not
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -205,8 +206,8 @@ def run(
     charge = _charge(plan, expected, mechanism, noise, unit)
     scales = plan.scales(expected.charge)
     delivered = delivered_scales(noise, scales)  # now, as it may refuse
-    warnings = stamps(plan, noise, test_seed, leave_out=not strict)
-    terms = _provenance(plan, expected, accounting, noise, unit, warnings)
+    told = stamps(plan, noise, test_seed, leave_out=not strict)
+    terms = _provenance(plan, expected, accounting, noise, unit, told)
     with _pending(output, data, book) as file:
         rows: dict[str, Any] = {"unit": unit, "contributions": terms.contributions, "leave_out": not strict}
         counts = open_data(data, plan.workload.schema, plan.tables, **rows)
@@ -230,7 +231,10 @@ def _publish(release: Release, file: Pending | None, book: Ledger | None, number
     content = fill(file.hidden, release)
     file.publish()
     if book is not None and number is not None:
-        book.record(number, file.target.name, content)
+        try:
+            book.record(number, file.target.name, content)
+        except StorageError as e:  # no reason to hide the release that is there
+            warnings.warn(f"{file.target} is written and paid for, but could not be noted: {e}", stacklevel=4)
 
 
 def _pending(output: str | Path | None, data: Any, book: Ledger | None) -> AbstractContextManager[Pending | None]:
@@ -248,6 +252,7 @@ def _pending(output: str | Path | None, data: Any, book: Ledger | None) -> Abstr
     if book is not None:
         for end in ("", "-journal", "-wal", "-shm"):
             require_other(target, book.path.with_name(book.path.name + end))
+            require_other(target, book.path.resolve().with_name(book.path.resolve().name + end))
     return pending(target)
 
 
@@ -271,7 +276,7 @@ def _charge(plan: Plan, expected: DryRun, mechanism: str, noise: str, unit: str 
 
 
 def _provenance(
-    plan: Plan, expected: DryRun, accounting: str, noise: str, unit: str | None, warnings: tuple[str, ...]
+    plan: Plan, expected: DryRun, accounting: str, noise: str, unit: str | None, told: tuple[str, ...]
 ) -> Provenance:
     return Provenance(
         version=__version__,
@@ -284,7 +289,7 @@ def _provenance(
         neighbours=plan.options.neighbours,
         contributions=plan.options.contributions,
         unit=unit,
-        stamps=warnings,
+        stamps=told,
     )
 
 

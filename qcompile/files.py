@@ -52,7 +52,8 @@ def require_place(path: str | Path) -> Path:
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
         folder = target.parent if Path(path).is_symlink() else Path(path).parent
         raise StorageError(f"cannot write {path}: the folder {folder} does not exist or is not writable")
-    if there == "file" and not os.access(target, os.W_OK):
+    if there == "file" and not any(os.access(target, os.W_OK) or not target.exists() for _ in range(20)):
+        # Asked more than once, as another run may be moving it at this moment.
         raise StorageError(f"cannot write {path}: it is write-protected; give another name, or make it writable")
     return target
 
@@ -62,13 +63,17 @@ LONGEST_NAME = 240
 
 
 def require_short_name(target: Path) -> None:
-    """Refuse a name that leaves no room for an ending.
+    """Refuse a name that leaves no room for an ending, or that cannot be noted.
 
     Raises:
-      StorageError: it is too long.
+      StorageError: it is too long, or no text.
     """
     if len(os.fsencode(target.name)) > LONGEST_NAME:
         raise StorageError(f"cannot write {shortened(target)}: the name is too long; use a shorter one")
+    try:
+        target.name.encode()
+    except UnicodeEncodeError:
+        raise StorageError(f"cannot write {shortened(target)!r}: the name is not UTF-8; use another one") from None
 
 
 @contextmanager
@@ -95,12 +100,18 @@ def replacing(path: str | Path) -> Iterator[Path]:
 @contextmanager
 def hidden_beside(target: Path) -> Iterator[Path]:
     """An empty file in the folder of ``target`` under a name that nothing looks for; gone when the block ends."""
+    path = new_hidden(target)
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)  # gone already where it was renamed
+
+
+def new_hidden(target: Path) -> Path:
+    """An empty file in the folder of ``target`` under a name that nothing looks for."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part")
     os.close(handle)
-    try:
-        yield Path(name)
-    finally:
-        Path(name).unlink(missing_ok=True)  # gone already where it was renamed
+    return Path(name)
 
 
 def finished(path: Path, mode: int) -> None:

@@ -11,14 +11,14 @@ import errno
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from qcompile.errors import StorageError
 from qcompile.files import (
     finished,
-    hidden_beside,
+    new_hidden,
     require_place,
     require_short_name,
     shortened,
@@ -30,23 +30,25 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 """How file systems refuse that know no second names."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Pending:
     """A file in the making.
 
     Attributes:
       hidden: where its contents go.
       target: the name that it will have.
+      left: whether the hidden file stays because it could not get its name.
     """
 
     hidden: Path
     target: Path
+    left: bool = False
 
     def publish(self) -> None:
         """Give the finished file its name; what has the name is kept as ``name.1``, or the next number that is free.
 
         Raises:
-          StorageError: the disk refuses.
+          StorageError: the disk refuses; the contents stay in the hidden file, which the message names.
         """
         try:
             finished(self.hidden, usual_mode())
@@ -55,7 +57,10 @@ class Pending:
                 keep_aside(self.target)
             sync_folder(self.target.parent)
         except OSError as e:
-            raise StorageError(f"cannot write {self.target}: {e.strerror or e}") from None
+            self.left = True
+            raise StorageError(
+                f"cannot write {self.target}: {e.strerror or e}; everything is in {self.hidden}: move it"
+            ) from None
 
 
 @contextmanager
@@ -67,31 +72,36 @@ def pending(path: str | Path) -> Iterator[Pending]:
     """
     target = require_place(path)
     require_short_name(target)
-    with ExitStack() as stack:
-        try:
-            hidden = stack.enter_context(hidden_beside(target))
-        except OSError as e:
-            raise StorageError(f"cannot write {shortened(path)}: {e.strerror or e}") from None
-        yield Pending(hidden, target)
+    try:
+        file = Pending(new_hidden(target), target)
+    except OSError as e:
+        raise StorageError(f"cannot write {shortened(path)}: {e.strerror or e}") from None
+    try:
+        yield file
+    finally:
+        if not file.left:
+            file.hidden.unlink(missing_ok=True)
 
 
 def keep_aside(path: Path) -> Path | None:
     """Give what stands at ``path`` the first free of ``path.1``, ``path.2``, ... instead; None where nothing does.
 
-    At every moment it has a name that does not begin with a dot.
+    Whatever fails in between, nothing is removed that has no other name.
     """
     aside = _numbered(path, path)
     if aside is None:
         return None
-    with hidden_beside(path) as taken:
-        try:
-            os.replace(path, taken)
-        except FileNotFoundError:  # another run keeps it, under a number of its own
-            if aside.stat().st_nlink > 1:
-                aside.unlink()
-            return None
+    taken = new_hidden(path)
+    try:
+        os.replace(path, taken)
+    except FileNotFoundError:  # another run keeps it, under a number of its own
+        if aside.stat().st_nlink > 1:
+            aside.unlink()
+        aside = None
+    else:
         if not taken.samefile(aside):  # another run's file had come in between
             _numbered(taken, path)
+    taken.unlink(missing_ok=True)
     return aside
 
 

@@ -105,7 +105,7 @@ def run(
     if output is not None and Path(output).exists():
         message(f"note: {output} is there already; it is kept as {output}.1, or the next number that is free")
     if confidential:
-        _diagnose(plan, data, unit)
+        _diagnose(plan, data, unit, leave_out=ledger is not None and not strict_values)
     with progress("measuring") as step, _told(ledger):
         execute.run(plan, data, budget, output=output, strict_values=strict_values, progress=step, **options)
     result(f"written to {output}; ask it with: qcompile answers {output}")
@@ -122,10 +122,11 @@ def _told(ledger: str | None) -> Iterator[None]:
         raise
 
 
-def _diagnose(plan: Plan, data: str | None, unit: str | None) -> None:
+def _diagnose(plan: Plan, data: str | None, unit: str | None, leave_out: bool) -> None:
     from qcompile.data.diagnose import diagnose
 
-    message(str(diagnose(data, plan.workload.schema, unit=unit, contributions=plan.options.contributions)))
+    rows = plan.options.contributions
+    message(str(diagnose(data, plan.workload.schema, unit=unit, contributions=rows, leave_out=leave_out)))
 
 
 def _require_targets(plan_file: str, data: str | None, output: str | None, ledger: str | None) -> None:

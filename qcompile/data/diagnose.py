@@ -30,7 +30,7 @@ Look: TypeAlias = Callable[[Any], list[dict[str, Any]]]
 """From an expression of the engine to its rows."""
 
 FATES = {
-    "clip": "refused, as only numbers can be clipped",
+    "clip": "refused (left out with a ledger), as only numbers can be clipped",
     "strict": "refused, as the attribute has no policy",
     "drop": "dropped with their rows",
     "other": "counted in its other cell",
@@ -109,6 +109,7 @@ class Diagnosis:
       dropped: rows that a policy drops.
       unit: about the privacy unit, where one was named.
       counted: rows that count in the end, if no value is refused.
+      leave_out: whether rows with what clip cannot clip are left out, instead of refused; they are among the dropped.
     """
 
     rows: int
@@ -116,20 +117,24 @@ class Diagnosis:
     dropped: int
     unit: UnitFacts | None
     counted: int
+    leave_out: bool = False
 
     def lines(self) -> list[str]:
         """The facts in words; the first line says that they are confidential."""
-        refusing = [repr(a.name) for a in self.attributes if a.refused]
+        refusing = [repr(a.name) for a in self.attributes if a.refused and not (self.leave_out and a.policy == "clip")]
         end = f"the data is refused because of {', '.join(refusing)}" if refusing else f"rows counted: {self.counted:,}"
         unit = [] if self.unit is None else [str(self.unit)]
-        facts = [*map(str, self.attributes), f"rows dropped by policies: {self.dropped:,}", *unit, end]
+        out = "dropped by policies" + (" or left out for what cannot be clipped" if self.leave_out else "")
+        facts = [*map(str, self.attributes), f"rows {out}: {self.dropped:,}", *unit, end]
         return [CONFIDENTIAL, f"rows read: {self.rows:,}", *facts]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
 
-def diagnose(data: object, schema: Schema, *, unit: str | None = None, contributions: int = 1) -> Diagnosis:
+def diagnose(
+    data: object, schema: Schema, *, unit: str | None = None, contributions: int = 1, leave_out: bool = False
+) -> Diagnosis:
     """CONFIDENTIAL: count what `qcompile.data.read` would clip, drop, refuse and cut, without refusing it.
 
     The result is as confidential as the data. One scan, and one more for each attribute with refused values.
@@ -139,6 +144,7 @@ def diagnose(data: object, schema: Schema, *, unit: str | None = None, contribut
       schema: the declared attributes.
       unit: the column with the ids of the privacy unit, if any.
       contributions: the rows of a unit that count at most.
+      leave_out: as for `qcompile.data.read`.
 
     Raises:
       OptionError: the data are counts, not rows; or an option that `read` refuses.
@@ -151,16 +157,17 @@ def diagnose(data: object, schema: Schema, *, unit: str | None = None, contribut
         raise DataError("the schema declares no attribute, so there is nothing to diagnose")
     with engine() as connection:
         source = open_source(data, with_unit(schema, unit), connection)
-        table = _judged(source, schema, unit)
+        table = _judged(source, schema, unit, leave_out)
         look = partial(fetch, connection, explain=source.explain)
         (found,) = look(table.aggregate(**_sums(table, schema)))
         attributes = tuple(_facts(look, table, found, i, attribute) for i, attribute in enumerate(schema))
-        units = None if unit is None else _unit_facts(look, table, schema, unit, contributions)
+        units = None if unit is None else _unit_facts(look, table, schema, unit, contributions, leave_out)
     out = 0 if units is None else units.without + units.cut
-    return Diagnosis(found["rows"], attributes, found["dropped"], units, found["rows"] - found["dropped"] - out)
+    counted = found["rows"] - found["dropped"] - out
+    return Diagnosis(found["rows"], attributes, found["dropped"], units, counted, leave_out)
 
 
-def _judged(source: Source, schema: Schema, unit: str | None) -> Any:
+def _judged(source: Source, schema: Schema, unit: str | None, leave_out: bool) -> Any:
     """Codes as `encode` makes them, ``counts``, ``unit`` if any, and ``raw<i>``, ``null<i>``, ``clipped<i>``."""
     columns = [source.table[f"c{i}"] for i in range(len(schema))]
     beside = {f"raw{i}": column.cast("string") for i, column in enumerate(columns)}
@@ -171,7 +178,7 @@ def _judged(source: Source, schema: Schema, unit: str | None) -> Any:
     codes = {f"c{i}": code_column(values, i, attribute) for i, attribute in enumerate(schema)}
     clipped = {f"clipped{i}": _is_clipped(values, i, attribute) for i, attribute in enumerate(schema)}
     judged = values.select(*beside, **codes, **clipped).view()
-    return judged.mutate(counts=counting(judged, schema)).view()
+    return judged.mutate(counts=counting(judged, schema, leave_out)).view()
 
 
 def _is_null(column: Any) -> Any:
@@ -213,8 +220,8 @@ def _facts(look: Look, table: Any, found: dict[str, Any], position: int, attribu
     return replace(facts, examples=tuple((row["value"], row["rows"]) for row in look(shown)))
 
 
-def _unit_facts(look: Look, table: Any, schema: Schema, unit: str, contributions: int) -> UnitFacts:
-    ranked = with_rank(table, schema)
+def _unit_facts(look: Look, table: Any, schema: Schema, unit: str, contributions: int, leave_out: bool) -> UnitFacts:
+    ranked = with_rank(table, schema, leave_out)
     without, cut = ranked.counts & ~ranked.mine, ranked.counts & ranked.mine & ~kept(ranked, contributions)
     units = ranked.unit.nunique(where=ranked.counts)
     (found,) = look(ranked.aggregate(units=units, without=_number(without), cut=_number(cut)))

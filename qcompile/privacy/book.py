@@ -84,7 +84,7 @@ class Book:
 
 
 def _said(value: str | int | None) -> str:
-    return "none" if value is None else str(value)
+    return "none" if value is None else repr(value) if isinstance(value, str) else str(value)
 
 
 def _overspent(path: Path, requested: Fraction, remaining: Fraction) -> str:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from qcompile.checks import one_of, whole
-from qcompile.errors import StorageError
+from qcompile.errors import OptionError, StorageError
 from qcompile.privacy.exact import exact, finite
 from qcompile.privacy_unit import MOST_CONTRIBUTIONS, NEIGHBOURS
 from qcompile.version import __version__
@@ -68,8 +68,14 @@ def checked(charge: Charge) -> Charge:
 
     Raises:
       BudgetError: the amount is none.
-      OptionError: relation or rows are not what they can be.
+      OptionError: relation, rows or texts are not what they can be.
     """
+    for name in ("budget", "unit", "mechanism", "noise", "plan", "time"):
+        value = getattr(charge, name)
+        if not (isinstance(value, str) or (name == "unit" and value is None)):
+            raise OptionError(f"{name} must be text, got {value!r}")
+        if value is not None and value != value.encode(errors="replace").decode():
+            raise OptionError(f"{name} must be text in Unicode, got {value!r}")
     one_of("neighbours", charge.neighbours, NEIGHBOURS)
     rows = whole("contributions", charge.contributions, 1, "rows", MOST_CONTRIBUTIONS)
     return replace(charge, rho=exact("rho", charge.rho), contributions=rows)

@@ -152,5 +152,5 @@ def _require_ledger(connection: sqlite3.Connection, path: Path) -> None:
 
 def _unusable(path: Path, error: sqlite3.OperationalError) -> str:
     if "locked" in str(error):
-        return f"ledger {path} has been in use by another process for {WAIT:.0f} s; nothing was charged: try again"
+        return f"ledger {path} has been in use by another process for {WAIT:.0f} s, so nothing was noted: try again"
     return f"ledger {path} cannot be used ({error}); check permissions and disk, and see what it holds: ledger show"

@@ -126,7 +126,9 @@ def _scales(plan: Plan, data: list[list[Any]]) -> tuple[Scale, ...]:
 def _check_terms(plan: Plan, provenance: Provenance, plan_document: object) -> None:
     """The terms must be the plan's own, and the warnings that follow from them be there."""
     options = plan.options
-    texts = (provenance.version, provenance.budget, provenance.unit or "", *provenance.stamps)
+    if not isinstance(provenance.unit, str | None):
+        raise ValueError("a unit is the name of a column")
+    texts = (provenance.version, provenance.budget, *provenance.stamps)
     if not all(isinstance(t, str) and t.isprintable() for t in texts):
         raise ValueError("terms are printable text")
     if provenance.plan_hash != _hash(plan_document) or provenance.schema_hash != schema_hash(plan):

@@ -194,4 +194,4 @@ def make_noise(kind: str, test_seed: int | None) -> Noise:
         return opendp
     if test_seed is None:
         return rounded(lambda node: SystemSource())
-    return rounded(lambda node: SeededSource(test_seed, node))
+    return rounded(lambda node: SeededSource(int(test_seed), node))

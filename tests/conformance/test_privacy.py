@@ -324,7 +324,7 @@ def test_what_fails_after_the_charge_is_spent(
         plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / "x")
     (entry,) = ledger.entries
     assert (entry.charge.rho, entry.release) == (Fraction(1, 2), None)
-    assert [p.name for p in tmp_path.iterdir()] == ["l"]
+    assert not (tmp_path / "x").exists()
 
 
 def test_an_earlier_release_is_kept(plan: Plan, ledger: Ledger, tmp_path: pathlib.Path) -> None:
@@ -358,7 +358,7 @@ def test_names_that_cannot_be_written_cost_nothing(plan: Plan, ledger: Ledger, t
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "dangling").symlink_to(tmp_path / "no folder" / "x")
     (tmp_path / "circle").symlink_to(tmp_path / "circle")
-    for name in ("y" * 250, "z" * 300, "dangling", "circle", "fifo", "no folder/x"):
+    for name in ("y" * 250, "z" * 300, "y\udcff", "dangling", "circle", "fifo", "no folder/x"):
         with pytest.raises(StorageError, match="cannot write"):
             plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / name)
     assert ledger.spent == 0
@@ -449,7 +449,48 @@ def test_charges_of_a_ledger_are_for_one_unit_column(tmp_path: pathlib.Path) -> 
     options: dict[str, Any] = {"ledger": ledger, "strict_values": True}
     plan.run(data, UNIT, unit="person", **options)
     for other in ("home", None):
-        with pytest.raises(BudgetError, match="with unit person, this one has unit"):
+        with pytest.raises(BudgetError, match="with unit 'person', this one has unit"):
             plan.run(data, UNIT, unit=other, **options)
     plan.run(data, UNIT, unit="person", **options)
     assert [e.charge.unit for e in ledger.entries] == ["person", "person"]
+
+
+def test_a_ledger_behind_a_link_keeps_its_files(plan: Plan, ledger: Ledger, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "link").symlink_to(ledger.path)
+    with pytest.raises(OptionError, match="would overwrite"):
+        plan.run(DATA, UNIT, ledger=tmp_path / "link", output=tmp_path / "l-journal")
+    assert ledger.spent == 0
+
+
+@pytest.mark.parametrize("name", ["per\u00a0son", "per\tson", "p\u200bx"])
+def test_a_unit_of_any_name_comes_back(name: str, ledger: Ledger, tmp_path: pathlib.Path) -> None:
+    (a,) = integers(3)
+    plan = compile(workload([a], family(Prefix(a))))
+    data = {name: ["x", "y"], "a": [0, 1]}
+    plan.run(data, UNIT, unit=name, ledger=ledger, strict_values=True, output=tmp_path / "x")
+    assert load_release(tmp_path / "x").provenance.unit == name
+
+
+def test_a_release_that_cannot_get_its_name_is_not_lost(
+    plan: Plan, ledger: Ledger, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: Any) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr("qcompile.keeping.keep_aside", refuses)
+    with pytest.raises(StorageError, match=r"everything is in .*\.part: move it; the budget is spent: entry 1"):
+        plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / "x")
+    (hidden,) = tmp_path.glob(".x.*.part")
+    assert load_release(hidden).provenance.charge == Fraction(1, 2)
+
+
+def test_a_release_that_cannot_be_noted_is_there(
+    plan: Plan, ledger: Ledger, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: Any) -> None:
+        raise StorageError("in use")
+
+    monkeypatch.setattr(Ledger, "record", refuses)
+    with pytest.warns(UserWarning, match="is written and paid for, but could not be noted: in use"):
+        plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / "x")
+    assert load_release(tmp_path / "x").provenance.charge == Fraction(1, 2)

@@ -90,9 +90,32 @@ def test_a_disk_that_refuses_is_an_error(tmp_path: pathlib.Path, monkeypatch: py
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(keeping, "finished", full)
-    with pytest.raises(StorageError, match="No space left"):
+    with pytest.raises(StorageError, match=r"No space left on device; everything is in .*\.part"):
         publish(tmp_path / "x", "new")
-    assert contents(tmp_path) == {}
+    assert list(contents(tmp_path).values()) == ["new"]
+
+
+def test_what_another_run_left_is_not_lost_with_the_disk_full(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "x"
+    target.write_text("old")
+    replace, link = os.replace, os.link
+
+    def late(source: Any, destination: Any) -> None:
+        target.unlink()
+        target.write_text("from another run")
+        replace(source, destination)
+        monkeypatch.setattr(os, "link", full)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", late)
+    with pytest.raises(OSError, match="No space left"):
+        keep_aside(target)
+    monkeypatch.setattr(os, "link", link)
+    assert sorted(contents(tmp_path).values()) == ["from another run", "old"]
 
 
 @pytest.mark.parametrize("name", ["y" * 241, "z" * 300, "é" * 121])
