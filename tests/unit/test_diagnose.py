@@ -98,7 +98,8 @@ def test_the_text(tmp_path: pathlib.Path) -> None:
     assert str(found) == (
         "CONFIDENTIAL: exact facts about the data, for its curator only; never publish them\n"
         "rows read: 6\n"
-        "attribute 'clipped': 1 null, 3 outside its domain: 2 clipped, 2 refused (left out with a ledger), as only numbers can be clipped; "
+        "attribute 'clipped': 1 null, 3 outside its domain: 2 clipped, "
+        "2 refused (left out with a ledger), as only numbers can be clipped; "
         "for instance '2.5' (1), null (1)\n"
         "attribute 'strict': 1 null, 2 outside its domain: 3 refused, as the attribute has no policy; "
         "for instance 'z' (2), null (1)\n"
