@@ -207,7 +207,7 @@ def run(
     scales = plan.scales(expected.charge)
     delivered = delivered_scales(noise, scales)  # now, as it may refuse
     told = stamps(plan, noise, test_seed, leave_out=not strict)
-    terms = _provenance(plan, expected, accounting, noise, unit, told)
+    terms = _provenance(plan, expected, charge, accounting, told)
     with _pending(output, data, book) as file:
         rows: dict[str, Any] = {"unit": unit, "contributions": terms.contributions, "leave_out": not strict}
         counts = open_data(data, plan.workload.schema, plan.tables, **rows)
@@ -275,20 +275,19 @@ def _charge(plan: Plan, expected: DryRun, mechanism: str, noise: str, unit: str 
     )
 
 
-def _provenance(
-    plan: Plan, expected: DryRun, accounting: str, noise: str, unit: str | None, told: tuple[str, ...]
-) -> Provenance:
+def _provenance(plan: Plan, expected: DryRun, charge: Charge, accounting: str, told: tuple[str, ...]) -> Provenance:
+    """The terms of a release are those of its charge."""
     return Provenance(
         version=__version__,
-        plan_hash=plan_hash(plan),
+        plan_hash=charge.plan,
         schema_hash=schema_hash(plan),
-        charge=expected.charge,
+        charge=charge.rho,
         budget=expected.budget,
         accounting=accounting,
-        noise=noise,
-        neighbours=plan.options.neighbours,
-        contributions=plan.options.contributions,
-        unit=unit,
+        noise=charge.noise,
+        neighbours=charge.neighbours,
+        contributions=charge.contributions,
+        unit=charge.unit,
         stamps=told,
     )
 
