@@ -76,10 +76,15 @@ def exact_scales(
         raise BudgetError("no neighbouring table changes any answer: publish them without a budget")
     scales = []
     for w, s in zip(weights, sensitivities, strict=True):
-        sigma = smallest_sigma(2 * charge * w / total, s) if s else 0.0
-        scales.append(Scale(sigma, grid(sigma), s / Fraction(sigma) ** 2) if s else PUBLIC)
+        scales.append(measurement_scale(2 * charge * w / total, s) if s else PUBLIC)
     check_cost(scales, members, charge)
     return tuple(scales)
+
+
+def measurement_scale(beta: Fraction, sensitivity_squared: Fraction) -> Scale:
+    """The noise of a measurement that may cost ``beta``; arguments and errors as of `smallest_sigma`."""
+    sigma = smallest_sigma(beta, sensitivity_squared)
+    return Scale(sigma, grid(sigma), sensitivity_squared / Fraction(sigma) ** 2)
 
 
 def _root(square: Fraction) -> Fraction:

@@ -6,6 +6,7 @@ is on the ledger's disk, and only then noise is drawn. What is measured does not
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -14,24 +15,41 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from qcompile.adaptive.aim import Settings, adapt
+from qcompile.adaptive.basis import BASES, basis_strategies
+from qcompile.adaptive.candidates import candidate_cells, candidate_nodes
+from qcompile.adaptive.references import REFERENCES
+from qcompile.adaptive.spending import ROUNDS_A_NODE
+from qcompile.allocation import PUBLIC, Scale, measurement_scale
 from qcompile.arrays import DEFAULT_MEMORY, cells, require_memory
 from qcompile.checks import bool_option, one_of, require_other, whole
+from qcompile.data.counts import ExactCounts
 from qcompile.errors import BudgetError, OptionError, StorageError
 from qcompile.keeping import Pending, pending
 from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
 from qcompile.privacy.charges import Charge, now
 from qcompile.privacy.ledger import Ledger
+from qcompile.release.chance import Chance
 from qcompile.release.files import fill, plan_hash, schema_hash
-from qcompile.release.measure import NOISES, delivered_scales, draws, make_noise, measure, require_range
-from qcompile.release.provenance import Provenance, stamps
+from qcompile.release.measure import NOISES, Noise, delivered_scales, draws, make_noise, measure, require_range
+from qcompile.release.provenance import MECHANISMS, Provenance, stamps
 from qcompile.release.release import Release
 from qcompile.version import __version__
 
-MECHANISMS = ("batch",)
-
 SMALLEST_SIGMA = 2.0**-24
 """Noise scales below this are refused: measurements of up to 10^9 rows then always fit into 64 bits of grid steps."""
+
+ADAPTIVE_COPIES = 4
+"""Numbers that an adaptive run holds per cell of all candidates: counts, estimates, measurements, what is worked on."""
+
+CELLS_A_SECOND = 2e6
+"""Measured pace of an adaptive run per cell of its candidates, on one core; for estimates of time only."""
+
+Progress = Callable[[int, int], None]
+"""Told how much is done, and of how much."""
 
 DRAWS_A_SECOND = 5e6
 """Measured pace of counting, measuring and drawing together, on one core; for estimates of time only."""
@@ -46,9 +64,9 @@ class DryRun:
       budget: in words.
       request: as it was asked for.
       nodes: number of measurements' nodes.
-      draws: Gaussian numbers to draw.
+      draws: Gaussian numbers to draw; None where that depends on what is measured.
       sigma: smallest and largest noise scale of what is drawn.
-      memory: bytes that the release takes.
+      memory: bytes that the run takes.
       seconds: rough estimate.
       remaining: rho that the ledger would have left; None without one.
     """
@@ -57,7 +75,7 @@ class DryRun:
     budget: str
     request: str
     nodes: int
-    draws: int
+    draws: int | None
     sigma: tuple[float, float]
     memory: int
     seconds: float
@@ -69,6 +87,8 @@ def dry_run(
     budget: Budget,
     *,
     mechanism: str = "batch",
+    reference: str = "auto",
+    basis: str = "compiled",
     noise: str = "rounded",
     accounting: str = "zcdp",
     ledger: Ledger | str | Path | None = None,
@@ -84,6 +104,8 @@ def dry_run(
       plan: what to measure.
       budget: what to spend.
       mechanism: as in `run`; likewise the other options.
+      reference: see `run`.
+      basis: see `run`.
       noise: see `run`.
       accounting: see `run`.
       ledger: see `run`.
@@ -104,6 +126,9 @@ def dry_run(
     if workers is not None:
         whole("workers", workers, 1, "threads")
     _check_combination(noise, accounting, test_seed)
+    one_of("reference", reference, REFERENCES)
+    if one_of("basis", basis, BASES) != "compiled" and mechanism != "adaptive":
+        raise OptionError(f"basis={basis!r} is for mechanism='adaptive'; a batch measures what the plan says")
     limit = DEFAULT_MEMORY if max_memory is None else whole("max_memory", max_memory, 1)
     if not isinstance(budget, Budget):
         raise OptionError(f"budget must be a Budget such as Budget(epsilon=1, delta='1e-9'), got {budget!r}")
@@ -117,7 +142,11 @@ def dry_run(
             "with a unit column a unit may have no row that counts, so the number of rows is not public, but this plan "
             "(one row replaced) releases it exactly; compile it with contributions=2, or for rows added or removed"
         )
-    expected = _expected(plan, budget, accounting, limit)
+    if mechanism == "adaptive":
+        _check_adaptive(plan, accounting)
+        expected = _expected_adaptive(plan, budget, basis, limit)
+    else:
+        expected = _expected(plan, budget, accounting, limit)
     if ledger is None:
         return expected
     ledger.require(_charge(plan, expected, mechanism, noise, unit))
@@ -127,25 +156,85 @@ def dry_run(
 def _expected(plan: Plan, budget: Budget, accounting: str, limit: int) -> DryRun:
     charge = budget.charge(accounting)
     scales = plan.scales(charge)
-    largest = max((cells(plan.workload.schema.shape(v)) for v in plan.tables), default=1)
-    require_memory("the largest table of counts", largest, "use smaller views")  # what counting it will ask, too
     sigmas = [s.sigma for s in scales if s.sigma > 0]
-    if min(sigmas) < SMALLEST_SIGMA:
-        raise BudgetError(f"a noise scale of {min(sigmas):.2g} counts protects nobody; choose a smaller budget")
+    _require_protection(min(sigmas))
     drawn, nodes = draws(plan, scales), int(plan.closure.members.sum())
-    memory = 8 * (drawn + 4 * largest)
-    require_memory("this run", memory // 8, "raise the limit, or use fewer or smaller views", limit)
     return DryRun(
         charge=charge,
         budget=budget.describe(accounting),
-        request=f"{', '.join(f'{k} {v}' for k, v in budget.request.items())} ({accounting})",
+        request=_request(budget, accounting),
         nodes=nodes,
         draws=drawn,
         sigma=(min(sigmas), max(sigmas)),
-        memory=memory,
+        memory=_memory(plan, drawn, limit),
         seconds=drawn / DRAWS_A_SECOND + 1e-3 * nodes,
         remaining=None,
     )
+
+
+def _expected_adaptive(plan: Plan, budget: Budget, basis: str, limit: int) -> DryRun:
+    charge = budget.charge()
+    sensitive = [s.sigma for s in adaptive_scales(plan, charge, basis) if s.sigma > 0]
+    _require_protection(min(sensitive))
+    first = 2 * float(charge) / (ROUNDS_A_NODE * plan.closure.first_block)
+    held = candidate_cells(plan)
+    return DryRun(
+        charge=charge,
+        budget=budget.describe(),
+        request=_request(budget, "zcdp"),
+        nodes=len(candidate_nodes(plan)),
+        draws=None,
+        sigma=(min(sensitive), max(sensitive) * math.sqrt(2 * float(charge) / first)),
+        memory=_memory(plan, ADAPTIVE_COPIES * held, limit),
+        seconds=held / CELLS_A_SECOND + 1e-2 * plan.closure.first_block,
+        remaining=None,
+    )
+
+
+def adaptive_scales(plan: Plan, charge: Fraction, basis: str) -> tuple[Scale, ...]:
+    """The smallest noise that an adaptive run can have, one scale per class: all the budget on one node.
+
+    Raises:
+      OptionError: the basis cannot be had.
+    """
+    sensitivities = [plan.unit.sensitivity_squared(s) for s in basis_strategies(plan, basis)]
+    return tuple(measurement_scale(2 * charge, s) if s else PUBLIC for s in sensitivities)
+
+
+def _request(budget: Budget, accounting: str) -> str:
+    return f"{', '.join(f'{k} {v}' for k, v in budget.request.items())} ({accounting})"
+
+
+def _require_protection(sigma: float) -> None:
+    if sigma < SMALLEST_SIGMA:
+        raise BudgetError(f"a noise scale of {sigma:.2g} counts protects nobody; choose a smaller budget")
+
+
+def _memory(plan: Plan, numbers: int, limit: int) -> int:
+    """Bytes of a run that holds so many numbers, and its largest table.
+
+    Raises:
+      SizeError: more than memory, or the limit, allows.
+    """
+    largest = max((cells(plan.workload.schema.shape(v)) for v in plan.tables), default=1)
+    require_memory("the largest table of counts", largest, "use smaller views")  # what counting it will ask, too
+    memory = 8 * (numbers + 4 * largest)
+    require_memory("this run", memory // 8, "raise the limit, or use fewer or smaller views", limit)
+    return memory
+
+
+def _check_adaptive(plan: Plan, accounting: str) -> None:
+    """Refuse what cannot be adapted.
+
+    Raises:
+      OptionError: with the reason and a next step.
+    """
+    if accounting != "zcdp":
+        raise OptionError("accounting='gaussian' holds for a batch only; an adaptive run is accounted in zCDP")
+    if plan.closure.blocks:
+        raise OptionError("an adaptive run measures nodes, this plan has unsplit blocks; compile it with blocks=False")
+    if not candidate_nodes(plan):
+        raise OptionError("an adaptive run chooses among marginals, this workload has none; use mechanism='batch'")
 
 
 def run(
@@ -154,6 +243,8 @@ def run(
     budget: Budget,
     *,
     mechanism: str = "batch",
+    reference: str = "auto",
+    basis: str = "compiled",
     noise: str = "rounded",
     accounting: str = "zcdp",
     ledger: Ledger | str | Path | None = None,
@@ -163,7 +254,7 @@ def run(
     workers: int | None = None,
     max_memory: int | None = None,
     test_seed: int | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = lambda done, total: None,
 ) -> Release:
     """Measure data once and return everything that may be published.
 
@@ -172,7 +263,11 @@ def run(
       data: a CSV or Parquet path, a pandas or polars frame, a pyarrow table, a dict of columns, or a dict of exact
         counts by tuples of attribute names.
       budget: what to spend.
-      mechanism: "batch".
+      mechanism: "batch" measures every node as the plan says; "adaptive" chooses, round by round, what the estimates
+        so far are worst at (AIM+GReM).
+      reference: the model that best estimates are shrunk towards: "none", "independence", "tree", "loglinear" or
+        "auto"; an adaptive run uses it inside the loop, too.
+      basis: what an adaptive run measures nodes with: "compiled", the plan's own strategies, or "residual".
       noise: "rounded", the exactly rounded Gaussian; "opendp", the slow cross-check; "none", for tests: the release is
         stamped NOT PRIVATE.
       accounting: "zcdp", what a ledger adds up; "gaussian", the exact Gaussian curve (smaller errors for the same
@@ -199,29 +294,70 @@ def run(
     from qcompile.data.counts import holds_counts, open_data
 
     options: dict[str, Any] = {"mechanism": mechanism, "noise": noise, "accounting": accounting, "unit": unit}
+    options |= {"reference": reference, "basis": basis}
     limits: dict[str, Any] = {"workers": workers, "max_memory": max_memory, "test_seed": test_seed}
     strict = bool_option("strict_values", strict_values) or ledger is None or holds_counts(data)
     expected = dry_run(plan, budget, ledger=ledger, strict_values=strict, **options, **limits)
     book = None if ledger is None else _opened(ledger)
     charge = _charge(plan, expected, mechanism, noise, unit)
-    scales = plan.scales(expected.charge)
-    delivered = delivered_scales(noise, scales)  # now, as it may refuse
     told = stamps(plan, noise, test_seed, leave_out=not strict)
-    terms = _provenance(plan, expected, charge, accounting, told)
+    terms = _provenance(plan, expected, charge, accounting, reference, told)
+    if mechanism == "batch":
+        work = _batch(plan, terms, make_noise(noise, test_seed), progress, workers)
+    else:
+        work = _adaptive(plan, terms, basis, Chance(noise, test_seed), progress, workers)
     with _pending(output, data, book) as file:
         rows: dict[str, Any] = {"unit": unit, "contributions": terms.contributions, "leave_out": not strict}
         counts = open_data(data, plan.workload.schema, plan.tables, **rows)
         if noise == "rounded":
-            require_range(plan, scales, counts.total)
+            require_range(plan, work.scales, counts.total)
         number = None if book is None else book.charge(charge)
-        values = measure(plan, counts, scales, make_noise(noise, test_seed), progress, workers)
-        release = Release(plan, terms, delivered, values)
+        release = work.release(counts)
         try:
             _publish(release, file, book, number)
         except StorageError as e:
             entry = "" if number is None else f": entry {number} of the ledger"
             raise StorageError(f"{e}; the budget is spent{entry}") from None
     return release
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a run does with the counts once it is paid for.
+
+    Attributes:
+      scales: the least noise of each class.
+      release: draws.
+    """
+
+    scales: tuple[Scale, ...]
+    release: Callable[[ExactCounts], Release]
+
+
+def _batch(plan: Plan, terms: Provenance, noise: Noise, progress: Progress, workers: int | None) -> _Work:
+    scales = plan.scales(terms.charge)
+    delivered = delivered_scales(terms.noise, scales)  # now, as it may refuse
+
+    def release(counts: ExactCounts) -> Release:
+        return Release(plan, terms, delivered, measure(plan, counts, scales, noise, progress, workers))
+
+    return _Work(scales, release)
+
+
+def _adaptive(
+    plan: Plan, terms: Provenance, basis: str, chance: Chance, progress: Progress, workers: int | None
+) -> _Work:
+    strategies, settings = (
+        basis_strategies(plan, basis),
+        Settings(basis=basis, reference=terms.reference, workers=workers),
+    )
+
+    def release(counts: ExactCounts) -> Release:
+        history, found = adapt(plan, counts, terms.charge, strategies, chance, settings, progress)
+        values = tuple(found.get(i, np.zeros(0)) for i in range(len(plan.closure.nodes)))
+        return Release(plan, terms, (), values, history)
+
+    return _Work(adaptive_scales(plan, terms.charge, basis), release)
 
 
 def _publish(release: Release, file: Pending | None, book: Ledger | None, number: int | None) -> None:
@@ -275,7 +411,9 @@ def _charge(plan: Plan, expected: DryRun, mechanism: str, noise: str, unit: str 
     )
 
 
-def _provenance(plan: Plan, expected: DryRun, charge: Charge, accounting: str, told: tuple[str, ...]) -> Provenance:
+def _provenance(
+    plan: Plan, expected: DryRun, charge: Charge, accounting: str, reference: str, told: tuple[str, ...]
+) -> Provenance:
     """The terms of a release are those of its charge."""
     return Provenance(
         version=__version__,
@@ -287,6 +425,8 @@ def _provenance(plan: Plan, expected: DryRun, charge: Charge, accounting: str, t
         noise=charge.noise,
         neighbours=charge.neighbours,
         contributions=charge.contributions,
+        mechanism=charge.mechanism,
+        reference=reference,
         unit=charge.unit,
         stamps=told,
     )

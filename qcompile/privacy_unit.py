@@ -47,6 +47,11 @@ class PrivacyUnit:
         """Whether all neighbouring tables have the same number of rows that count."""
         return self.neighbours == "replace-one" and self.contributions == 1 and self.fixed_rows
 
+    @property
+    def most_rows(self) -> int:
+        """How many rows of one table are not in a neighbouring one, and the other way round, at most, together."""
+        return self.contributions * (1 if self.neighbours == "add-remove" else 2)
+
     def sensitivity_squared(self, strategy: Strategy) -> Fraction:
         """An exact upper bound of the largest ``|B (x - x')|^2`` over neighbouring tables, tight to rounding."""
         return self._one_row(strategy) * self.contributions**2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +24,9 @@ from qcompile.workload import Product
 
 LARGEST_TABLE = 2**24
 """Queries of one product up to which the largest variance is found exactly; beyond it is bounded from above."""
+
+ABSENT = 1e-24
+"""Unit-noise variance up to which a query does not depend on a node: rounding errors of a part that is 0."""
 
 
 @dataclass(frozen=True)
@@ -137,15 +140,25 @@ def product_variances(
     Raises:
       SizeError: the table would not fit in memory.
     """
+    return node_variances(lattice, strategies, lambda node: float(sigma_squared[lattice.class_of[node]]), product)
+
+
+def node_variances(
+    lattice: Lattice, strategies: Sequence[Strategy], sigma_squared: Callable[[int], float], product: Product
+) -> Array:
+    """As `product_variances`, with a noise variance per node: infinite where a node was not measured.
+
+    Queries that depend on such a node have infinite variance, the others a finite one.
+    """
     require_memory("the variances of a family", product.count, "ask for a smaller family")
     held = lattice.covering(product)
     total = np.zeros(held.shape)
     for part in node_parts(lattice, held):
-        c = int(lattice.class_of[part.node])
-        value: Array = np.asarray(float(sigma_squared[c]))
-        for v in part_variances(part, strategies[c], len(held.factors)):
-            value = value * v
-        total += value
+        unit: Array = np.ones(())
+        for v in part_variances(part, strategies[int(lattice.class_of[part.node])], len(held.factors)):
+            unit = unit * v
+        sigma = sigma_squared(part.node)
+        total += unit * sigma if math.isfinite(sigma) else np.where(unit > ABSENT, np.inf, 0.0)
     return total.reshape(product.shape)
 
 

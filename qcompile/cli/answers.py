@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from qcompile.cli.output import message, require_file, require_target, result, table_lines
+from qcompile.cli.output import ESTIMATE, PROCESSING, message, require_file, require_target, result, table_lines
 from qcompile.errors import OptionError
 from qcompile.files import replacing
 
@@ -26,6 +26,8 @@ def answers(
     ),
     alpha: float = typer.Option(0.05, help="Intervals cover with probability 1 - alpha."),
     simultaneous: bool = typer.Option(False, "--simultaneous", help="All intervals of the family together."),
+    estimate: str | None = ESTIMATE,
+    processing: str | None = PROCESSING,
     limit: int = typer.Option(20, min=0, help="Rows to print; 0 for all."),
 ) -> None:
     """Print or write the answers of a family, with standard errors and intervals.
@@ -41,31 +43,28 @@ def answers(
     if family is None:
         result("\n".join(table_lines(_families(release), limit=limit or None)))
         return
-    table = release.answers(family, alpha=alpha, simultaneous=simultaneous)
+    table = release.answers(family, alpha=alpha, simultaneous=simultaneous, estimate=estimate, processing=processing)
     if output is not None:
         require_target(output, release_file)
         write_table(table, output)
         result(f"{table.num_rows:,} answers written to {output}")
     else:
         result("\n".join(table_lines(table, limit=limit or None)))
-    message(f"intervals: {table.schema.metadata[b'interval'].decode()}")
+    made, interval = (table.schema.metadata[key].decode() for key in (b"estimate", b"interval"))
+    message(f"estimates: {made}; intervals: {interval}")
 
 
 def _families(release: Release) -> Any:
-    """Name, queries, predicted rmse and text of every family."""
+    """Name, queries and text of every family; of a batch the predicted rmse, too."""
     import pyarrow as pa
 
     families = release.plan.workload.families
-    cost = float(2 * release.provenance.charge)
-    errors = [release.plan.family_errors(f).total for f in families]
-    return pa.table(
-        {
-            "family": [f.name for f in families],
-            "queries": [f.count for f in families],
-            "rmse": [math.sqrt(e / f.count / cost) for e, f in zip(errors, families, strict=True)],
-            "text": [f.text for f in families],
-        }
-    )
+    columns: dict[str, Any] = {"family": [f.name for f in families], "queries": [f.count for f in families]}
+    if release.history is None:
+        cost = float(2 * release.provenance.charge)
+        errors = [release.plan.family_errors(f).total for f in families]
+        columns["rmse"] = [math.sqrt(e / f.count / cost) for e, f in zip(errors, families, strict=True)]
+    return pa.table(columns | {"text": [f.text for f in families]})
 
 
 def write_table(table: Any, path: str) -> None:

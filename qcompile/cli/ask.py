@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 
 import typer
 
-from qcompile.cli.output import message, require_file, result
+from qcompile.cli.output import ESTIMATE, PROCESSING, message, require_file, result
 
 
 def ask(
@@ -15,6 +16,8 @@ def ask(
         ..., metavar="QUERY", help="One query in the .q language, e.g. 'count(age in 65..80)'."
     ),
     alpha: float = typer.Option(0.05, help="The interval covers with probability 1 - alpha."),
+    estimate: str | None = ESTIMATE,
+    processing: str | None = PROCESSING,
     as_json: bool = typer.Option(False, "--json", help="The answer as JSON."),
 ) -> None:
     """Answer any single query that the measurements can answer; the rest is refused, never guessed.
@@ -27,11 +30,16 @@ def ask(
     release = qc.load_release(release_file)
     for stamp in release.provenance.stamps:
         message(f"warning: {stamp}")
-    answer = release.ask(query)
-    low, high = answer.interval(alpha)
+    answer = release.ask(query, estimate=estimate, processing=processing)
+    biased = math.isnan(answer.std_error)
+    low, high = (math.nan, math.nan) if biased else answer.interval(alpha)
     if as_json:
         found = {"estimate": answer.estimate, "std_error": answer.std_error, "lower": low, "upper": high}
-        result(json.dumps(found))
+        result(json.dumps({k: None if math.isnan(v) else v for k, v in found.items()}))
+    elif biased:
+        result(f"{answer.estimate:,.1f} ({answer.method}; no standard error: ask with --estimate unbiased)")
     else:
         level = f"{100 * (1 - alpha):g} %"
         result(f"{answer.estimate:,.1f}, std error {answer.std_error:,.1f}, {level} interval {low:,.1f} to {high:,.1f}")
+        if answer.method != "pointwise":
+            message(f"interval: {answer.method}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -53,12 +53,15 @@ def inspect(
     release = load_release(file) if archive.kind_of(file) == KIND else None
     plan = release.plan if release else read_plan(file)
     if as_json:
-        result(json.dumps(plan_json(plan), indent=1))
+        result(json.dumps(plan_json(plan) | _rounds_json(release), indent=1))
     elif dot:
         result(plan_dot(plan).rstrip())
     else:
         if release:
             result(_terms(release, archive.stated_hash(file, KIND)))
+        if release and release.history is not None:
+            result(f"rounds, on the {release.history.basis} basis\n")
+            result("\n".join(table_lines(release.rounds(), limit=40)) + "\n")
         result(plan.explain().rstrip())
         if budget is not None:
             result(f"\npredicted errors at {budget.describe()}")
@@ -71,11 +74,18 @@ def _unit(column: str | None) -> str:
     return "" if column is None else f"; rows of each {printable(column)} cut to that number"
 
 
+def _rounds_json(release: Release | None) -> dict[str, Any]:
+    if release is None or release.history is None:
+        return {}
+    return {"basis": release.history.basis, "rounds": release.rounds().to_pylist()}
+
+
 def _terms(release: Release, content: str) -> str:
     p = release.provenance
     lines = [
         f"release of qcompile {p.version}",
         f"  charge       rho {p.charge} ({p.budget})",
+        f"  mechanism    {p.mechanism}, reference {p.reference}",
         f"  noise        {p.noise}, accounting {p.accounting}",
         f"  privacy      neighbouring tables differ in {release.plan.unit}{_unit(p.unit)}",
         f"  plan         {p.plan_hash}",

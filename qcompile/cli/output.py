@@ -26,6 +26,13 @@ RHO = typer.Option(None, "--rho", metavar="R", help="Budget in zCDP, exactly, e.
 MU = typer.Option(None, "--mu", metavar="M", help="Budget in Gaussian differential privacy.")
 COST = typer.Option(None, "--cost", metavar="C", help="Budget as privacy cost, 2 rho.")
 
+ESTIMATE = typer.Option(
+    None, "--estimate", help="unbiased (usual for a batch, with standard errors) or best (usual for an adaptive run)."
+)
+PROCESSING = typer.Option(
+    None, "--processing", help="Of best estimates: nonnegative (usual), none, consistent or integer."
+)
+
 
 def message(text: str) -> None:
     """A line for people, on stderr."""

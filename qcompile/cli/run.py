@@ -41,7 +41,11 @@ def run(
     rho: str | None = RHO,
     mu: str | None = MU,
     cost: str | None = COST,
-    mechanism: str = typer.Option("batch", help="batch."),
+    mechanism: str = typer.Option("batch", help="batch: as planned. adaptive: round by round, what is known worst."),
+    reference: str = typer.Option(
+        "auto", help="Model of what is not measured: none, independence, tree, loglinear or auto."
+    ),
+    basis: str = typer.Option("compiled", help="What an adaptive run measures with: compiled or residual."),
     noise: str = typer.Option("rounded", help="rounded, opendp (slow cross-check) or none (NOT PRIVATE)."),
     accounting: str = typer.Option("zcdp", help="zcdp, or gaussian: smaller errors for the same epsilon and delta."),
     ledger: str | None = typer.Option(None, metavar="LEDGER", help="The account to charge before any noise is drawn."),
@@ -78,6 +82,8 @@ def run(
     plan = read_plan(plan_file)
     options: dict[str, Any] = {
         "mechanism": mechanism,
+        "reference": reference,
+        "basis": basis,
         "noise": noise,
         "accounting": accounting,
         "ledger": ledger,
@@ -98,7 +104,8 @@ def run(
     for stamp in stamps(plan, noise, test_seed, leave_out=ledger is not None and not strict_values):
         message(f"warning: {stamp}")
     result(_what(expected))
-    result("\n".join(table_lines(plan.summary(Budget(rho=expected.charge)), limit=40)))
+    if mechanism == "batch":
+        result("\n".join(table_lines(plan.summary(Budget(rho=expected.charge)), limit=40)))
     if dry:
         result("dry run: nothing was read, nothing was spent")
         return
@@ -106,7 +113,7 @@ def run(
         message(f"note: {output} is there already; it is kept as {output}.1, or the next number that is free")
     if confidential:
         _diagnose(plan, data, unit, leave_out=ledger is not None and not strict_values)
-    with progress("measuring") as step, _told(ledger):
+    with progress("measuring" if mechanism == "batch" else "budget") as step, _told(ledger):
         execute.run(plan, data, budget, output=output, strict_values=strict_values, progress=step, **options)
     result(f"written to {output}; ask it with: qcompile answers {output}")
 
@@ -142,7 +149,8 @@ def _what(expected: DryRun) -> str:
     from qcompile.arrays import bytes_text
 
     low, high = expected.sigma
-    return (
-        f"{expected.draws:,} measurements on {expected.nodes:,} nodes, noise scale {low:.5g} to {high:.5g}; "
-        f"about {bytes_text(expected.memory)} and {max(1, round(expected.seconds))} s"
-    )
+    scale = f"noise scale {low:.5g} to {high:.5g}"
+    takes = f"about {bytes_text(expected.memory)} and {max(1, round(expected.seconds))} s"
+    if expected.draws is None:
+        return f"round by round, from {expected.nodes:,} candidate marginals, {scale}; {takes}"
+    return f"{expected.draws:,} measurements on {expected.nodes:,} nodes, {scale}; {takes}"

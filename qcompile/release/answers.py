@@ -41,13 +41,16 @@ def apply_product(closure: Lattice, product: Product, table: Array) -> Array:
     return x.reshape((*shape, *x.shape[k:]))
 
 
-def family_table(family: Family, rows: Iterator[tuple[Product, Array, Array]], width: Width) -> pa.Table:
+def family_table(
+    family: Family, rows: Iterator[tuple[Product, Array, Array | None]], width: Width | None, made: str
+) -> pa.Table:
     """One row per query in query order; label columns as text, then estimate, std_error, lower and upper.
 
     Args:
       family: gives the label columns.
-      rows: per product its answers and variances, shape ``product.shape``.
-      width: of the intervals, named in the table's metadata as ``interval``.
+      rows: per product its answers and variances, shape ``product.shape``; no variances where none hold.
+      width: of the intervals, named in the table's metadata as ``interval``; None where none hold.
+      made: how the estimates were made, in the metadata as ``estimate``.
 
     Raises:
       SizeError: more rows than memory holds.
@@ -62,21 +65,34 @@ def family_table(family: Family, rows: Iterator[tuple[Product, Array, Array]], w
     )
     tables = [_product_table(columns, p, x, v, width) for p, x, v in rows]
     table = pa.concat_tables(tables).unify_dictionaries()
-    return table.replace_schema_metadata({"family": family.name, "interval": width.method})
+    interval = "none: best estimates are biased" if width is None else width.method
+    return table.replace_schema_metadata({"family": family.name, "estimate": made, "interval": interval})
 
 
-def _product_table(columns: Sequence[str], product: Product, x: Array, variances: Array, width: Width) -> Any:
+def _product_table(
+    columns: Sequence[str], product: Product, x: Array, variances: Array | None, width: Width | None
+) -> Any:
     import pyarrow as pa
 
-    estimate, error = x.ravel(), np.sqrt(variances.ravel())
     labels = _labels(product)
     data: dict[str, Any] = {label_column(c): labels.get(c) for c in columns}
     for c, values in data.items():
         if values is None:
             data[c] = pa.nulls(product.count, pa.string()).dictionary_encode()
-    half = width.quantile * error
-    data |= {"estimate": estimate, "std_error": error, "lower": estimate - half, "upper": estimate + half}
-    return pa.table(data)
+    return pa.table(data | _numbers(x.ravel(), variances, width))
+
+
+def _numbers(estimate: Array, variances: Array | None, width: Width | None) -> dict[str, Any]:
+    """The columns of `RESERVED`; null where a query is not estimable or no standard error holds."""
+    import pyarrow as pa
+
+    if variances is None or width is None:
+        nothing = pa.nulls(estimate.size, pa.float64())
+        return {"estimate": estimate, "std_error": nothing, "lower": nothing, "upper": nothing}
+    error = np.sqrt(variances.ravel())
+    half, unknown = width.quantile * error, np.isinf(error)
+    columns = (estimate, error, estimate - half, estimate + half)
+    return {name: pa.array(values, mask=unknown) for name, values in zip(RESERVED, columns, strict=True)}
 
 
 def label_column(column: str) -> str:

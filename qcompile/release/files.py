@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import re
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -14,18 +12,22 @@ from typing import Any
 import numpy as np
 
 from qcompile import archive
-from qcompile.allocation import PUBLIC, Scale
+from qcompile.adaptive.basis import basis_strategies
+from qcompile.adaptive.references import REFERENCES
+from qcompile.allocation import Scale
 from qcompile.codec import ArrayStore, schema_data
 from qcompile.errors import StorageError
 from qcompile.plan import Plan
 from qcompile.privacy.budget import ACCOUNTINGS
 from qcompile.release.measure import NOISES, Values
-from qcompile.release.provenance import Provenance, certain_stamps
+from qcompile.release.provenance import MECHANISMS, Provenance, certain_stamps
 from qcompile.release.release import Release
+from qcompile.release.rounds import history_data, read_history
+from qcompile.release.scales import agree, read_fraction, read_scale, scale_data
 from qcompile.storage import NOT_UNDERSTOOD, plan_data, read_plan
 
 KIND = "qcompile release"
-VERSION = 3
+VERSION = 4
 
 
 def save_release(release: Release, path: str | Path) -> str:
@@ -56,7 +58,8 @@ def _contents(release: Release) -> tuple[dict[str, Any], dict[str, Any]]:
     document = {
         "provenance": provenance,
         "plan": plan_data(release.plan, store),
-        "scales": [[s.sigma, s.grid, str(s.cost)] for s in release.scales],
+        "scales": [scale_data(s) for s in release.scales],
+        "history": None if release.history is None else history_data(release.history),
     }
     return document, {"measured": _joined(release.values), **store.arrays}
 
@@ -74,15 +77,35 @@ def load_release(path: str | Path) -> Release:
     try:
         plan = read_plan(document["plan"], ArrayStore.checked(arrays))
         facts: dict[str, Any] = dict(document["provenance"])
-        facts["charge"], facts["stamps"] = _fraction(facts["charge"]), tuple(map(str, facts["stamps"]))
-        provenance, scales = Provenance(**facts), _scales(plan, document["scales"])
+        facts["charge"], facts["stamps"] = read_fraction(facts["charge"]), tuple(map(str, facts["stamps"]))
+        provenance = Provenance(**facts)
         _check_terms(plan, provenance, document["plan"])
-        _check_scales(plan, provenance, scales)
-        return Release(plan, provenance, scales, _split(plan, measured, provenance.noise))
+        read = _read_batch if provenance.mechanism == "batch" else _read_adaptive
+        return read(plan, provenance, document, measured)
     except StorageError:
         raise
     except NOT_UNDERSTOOD as e:
         raise StorageError(f"{path} does not hold a release that this version of qcompile understands") from e
+
+
+def _read_batch(plan: Plan, provenance: Provenance, document: dict[str, Any], measured: Values) -> Release:
+    if document["history"] is not None:
+        raise ValueError("a batch has no rounds")
+    scales = _scales(plan, document["scales"])
+    _check_scales(plan, provenance, scales)
+    rows = [plan.strategies[c].rows if c >= 0 else 0 for c in plan.closure.class_of.tolist()]
+    kind = np.int64 if provenance.noise == "rounded" else np.float64
+    return Release(plan, provenance, scales, _split(rows, measured, kind))
+
+
+def _read_adaptive(plan: Plan, provenance: Provenance, document: dict[str, Any], measured: Values) -> Release:
+    if document["scales"]:
+        raise ValueError("the scales of an adaptive run are in its rounds")
+    terms = (provenance.charge, provenance.noise, provenance.reference)
+    history = read_history(document["history"], plan, *terms)
+    strategies, held = basis_strategies(plan, history.basis), {s.node for s in history.steps}
+    rows = [strategies[c].rows if i in held else 0 for i, c in enumerate(plan.closure.class_of.tolist())]
+    return Release(plan, provenance, (), _split(rows, measured, np.float64), history)
 
 
 def plan_hash(plan: Plan) -> str:
@@ -106,19 +129,9 @@ def _joined(values: tuple[Values, ...]) -> Values:
     return np.concatenate(present) if present else np.zeros(0)
 
 
-_FRACTION = re.compile(r"[0-9]{1,4000}(/[0-9]{1,4000})?")
-"""What `str` makes of a fraction; not the exponents that `Fraction` reads, too, as 1e999999999 takes a gigabyte."""
-
-
-def _fraction(text: Any) -> Fraction:
-    if not isinstance(text, str) or not _FRACTION.fullmatch(text):
-        raise ValueError("a fraction is two whole numbers")
-    return Fraction(text)
-
-
 def _scales(plan: Plan, data: list[list[Any]]) -> tuple[Scale, ...]:
-    scales = tuple(Scale(float(sigma), float(grid), _fraction(cost)) for sigma, grid, cost in data)
-    if len(scales) != len(plan.solutions) or not all(0 <= s.sigma < math.inf for s in scales):
+    scales = tuple(map(read_scale, data))
+    if len(scales) != len(plan.solutions):
         raise ValueError("the noise scales do not fit the plan")
     return scales
 
@@ -138,6 +151,8 @@ def _check_terms(plan: Plan, provenance: Provenance, plan_document: object) -> N
         raise ValueError("there is no such accounting, or a warning is missing")
     if (provenance.neighbours, provenance.contributions) != (options.neighbours, options.contributions):
         raise StorageError("the release states another privacy unit than its plan; measure again")
+    if provenance.mechanism not in MECHANISMS or provenance.reference not in REFERENCES:
+        raise ValueError("there is no such mechanism or reference")
     if provenance.noise not in NOISES or provenance.charge <= 0:
         raise ValueError("there is no such noise, or nothing was charged")
 
@@ -150,35 +165,18 @@ def _check_scales(plan: Plan, provenance: Provenance, scales: tuple[Scale, ...])
     expected = plan.scales(provenance.charge)
     total = sum((s.cost * m for s, m in zip(scales, plan.closure.members.tolist(), strict=True)), Fraction(0))
     pairs = zip(scales, expected, strict=True)
-    if total > 2 * provenance.charge or not all(_agree(s, e, provenance.noise) for s, e in pairs):
+    if total > 2 * provenance.charge or not all(agree(s, e, provenance.noise) for s, e in pairs):
         raise StorageError(
             "the noise scales of the release contradict its charge; its standard errors and its privacy cannot both be "
             "as stated: measure again"
         )
 
 
-SLACK = 1e-9
-"""Relative: costs and scales agree to rounding errors only where another machine adds numbers in another order."""
-
-
-def _agree(found: Scale, expected: Scale, noise: str) -> bool:
-    if PUBLIC in (found, expected):
-        return found == expected
-    if abs(found.cost / expected.cost - 1) > SLACK:
-        return False
-    if noise == "opendp":  # enlarged until OpenDP's own accounting agrees, and not rounded to a grid
-        return found.grid == 0 and found.sigma >= expected.sigma * (1 - SLACK)
-    power_of_two = math.frexp(found.grid)[0] == 0.5
-    return power_of_two and 256 <= found.sigma / found.grid < 512 and abs(found.sigma / expected.sigma - 1) <= SLACK
-
-
-def _split(plan: Plan, measured: Values, noise: str) -> tuple[Values, ...]:
+def _split(rows: list[int], measured: Values, kind: type) -> tuple[Values, ...]:
     """Cut the joined measurements at the nodes' numbers of rows."""
-    rows = [s.rows for s in plan.strategies]
-    counts = [rows[c] if c >= 0 else 0 for c in plan.closure.class_of.tolist()]
-    if measured.shape != (sum(counts),) or measured.dtype != (np.int64 if noise == "rounded" else np.float64):
+    if measured.shape != (sum(rows),) or measured.dtype != kind:
         raise ValueError("the measurements do not fit the plan and its noise")
     if not np.isfinite(measured).all():
         raise ValueError("measurements are finite")
-    ends = np.cumsum(counts)
-    return tuple(measured[e - n : e] for e, n in zip(ends, counts, strict=True))
+    ends = np.cumsum(rows)
+    return tuple(measured[e - n : e] for e, n in zip(ends, rows, strict=True))

@@ -9,6 +9,8 @@ from qcompile.plan import Plan
 
 NOT_PRIVATE = "NOT PRIVATE"
 
+MECHANISMS = ("batch", "adaptive")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
@@ -24,6 +26,8 @@ class Provenance:
       noise: "rounded", "opendp" or "none".
       neighbours: the relation the charge refers to.
       contributions: rows of one privacy unit.
+      mechanism: "batch" or "adaptive".
+      reference: the model behind the best estimates, one of `qcompile.adaptive.references.REFERENCES`.
       unit: the column by which rows were cut to that number; None where they were not.
       stamps: warnings that go with the release, such as NOT PRIVATE.
     """
@@ -37,6 +41,8 @@ class Provenance:
     noise: str
     neighbours: str
     contributions: int
+    mechanism: str = "batch"
+    reference: str = "auto"
     unit: str | None = None
     stamps: tuple[str, ...] = ()
 

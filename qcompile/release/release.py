@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -12,16 +12,23 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from qcompile import grammar
+from qcompile.adaptive.basis import basis_strategies
+from qcompile.adaptive.grem import Estimates
+from qcompile.adaptive.trace import History
 from qcompile.allocation import Scale
 from qcompile.arrays import Array
+from qcompile.checks import one_of
 from qcompile.errors import NotEstimableError, OptionError, SizeError, did_you_mean
 from qcompile.plan import Plan
 from qcompile.release import intervals
-from qcompile.release.answers import family_table
+from qcompile.release.answers import apply_product, family_table
+from qcompile.release.ask import coefficients, not_estimable
+from qcompile.release.best import ESTIMATES, PROCESSING, Best
 from qcompile.release.intervals import Width
 from qcompile.release.measure import Values
 from qcompile.release.provenance import Provenance
 from qcompile.release.sources import Source, marginal_product
+from qcompile.strategy import Strategy
 from qcompile.workload import Family, Product
 
 if TYPE_CHECKING:
@@ -29,22 +36,33 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NOMINAL = "nominal: what was measured depended on earlier measurements"
+"""What is said with the standard errors of an adaptive run; docs/adaptive.md says why."""
+
 
 @dataclass(frozen=True)
 class Answer:
     """One answer.
 
     Attributes:
-      estimate: unbiased.
-      std_error: its standard deviation.
+      estimate: unbiased, or the best.
+      std_error: the standard deviation of an unbiased estimate; NaN for the best, which is biased.
+      method: of the interval, for people.
     """
 
     estimate: float
     std_error: float
+    method: str = "pointwise"
 
     def interval(self, alpha: float = 0.05) -> tuple[float, float]:
-        """The interval that covers the true answer with probability 1 - alpha."""
+        """The interval that covers the true answer with probability 1 - alpha.
+
+        Raises:
+          OptionError: the estimate is biased, so that no interval holds.
+        """
         intervals.check_alpha(alpha)
+        if math.isnan(self.std_error):
+            raise OptionError("no interval holds for a best estimate, which is biased; ask for estimate='unbiased'")
         half = intervals.upper_quantile(alpha / 2) * self.std_error
         return self.estimate - half, self.estimate + half
 
@@ -55,13 +73,17 @@ class Marginal:
 
     Attributes:
       attributes: the axes.
-      array: the estimates; unbiased, so that small counts may come out negative.
-      std_error: of each cell.
+      array: the estimates; where they are unbiased, small counts may come out negative.
+      std_error: of each cell; NaN for best estimates, which are biased.
+      estimate: "unbiased" or "best".
+      processing: what was done to best estimates, see `qcompile.release.best.PROCESSING`.
     """
 
     attributes: tuple[str, ...]
     array: Array
     std_error: Array
+    estimate: str = "unbiased"
+    processing: str = "none"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,32 +93,92 @@ class Release:
     Attributes:
       plan: what was measured.
       provenance: the terms.
-      scales: the noise of each class.
-      values: per node, its measurements: multiples of the grid with rounded noise, else numbers.
+      scales: the noise of each class in a batch; empty where the run was adaptive.
+      values: per node, its measurements: multiples of the grid with rounded noise, else numbers; of an adaptive run the
+        averages, in counts, empty where a node was not measured.
+      history: what an adaptive run did, round by round; None for a batch.
     """
 
     plan: Plan
     provenance: Provenance
     scales: tuple[Scale, ...]
     values: tuple[Values, ...]
+    history: History | None = None
+
+    @cached_property
+    def _strategies(self) -> tuple[Strategy, ...]:
+        return self.plan.strategies if self.history is None else basis_strategies(self.plan, self.history.basis)
+
+    @cached_property
+    def variances(self) -> Array:
+        """Variance of each node's measurements, by its position; infinite where a node was not measured.
+
+        The rounding to the grid is included. For an adaptive run it is that of the average of what was measured, as if
+        it had been decided beforehand what to measure.
+        """
+        found = np.full(len(self.plan.closure.nodes), np.inf)
+        if self.history is None:
+            class_of = self.plan.closure.class_of
+            found[class_of >= 0] = np.array([s.variance for s in self.scales])[class_of[class_of >= 0]]
+        else:
+            for node, precision in self.history.precisions().items():
+                found[node] = 1 / precision
+        return found
 
     @cached_property
     def _sources(self) -> tuple[Source, ...]:
-        variances = np.array([s.variance for s in self.scales])  # the rounding to the grid included
-        return tuple(Source(view, self.plan.strategies, variances, self.measured) for view in self.plan.closure.sources)
+        views = self.plan.closure.sources
+        return tuple(Source(view, self._strategies, self.variances, self.measured) for view in views)
 
     def measured(self, node: int) -> Array:
         """The measurements y of a node or block in counts, ``(rows,)``, by its position in the lattice."""
-        grid = self.scales[int(self.plan.closure.class_of[node])].grid
         values = self.values[node]
-        return np.asarray(values * grid if values.dtype.kind == "i" else values, dtype=np.float64)
+        if values.dtype.kind == "i":
+            values = values * self.scales[int(self.plan.closure.class_of[node])].grid
+        return np.asarray(values, dtype=np.float64)
 
     def _source(self, family: Family) -> Source:
         only = self.plan.closure.source(family.name).only
         return next(s for s in self._sources if s.lattice.only == only)
 
+    @cached_property
+    def _best(self) -> Best:
+        closure = self.plan.closure
+        estimates = Estimates(closure, self._strategies)
+        for node in range(closure.first_block):
+            if math.isfinite(self.variances[node]):
+                variance = float(self.variances[node])
+                estimates.add(node, self.measured(node), 1 / variance if variance else math.inf)
+        return Best(estimates, self.provenance.reference)
+
+    def _choice(self, estimate: str | None, processing: str | None) -> tuple[str, str]:
+        """The estimate and its processing that a question is about, with the defaults filled in.
+
+        Raises:
+          OptionError: one of them is unknown, or they do not go together.
+        """
+        usual = "unbiased" if self.history is None else "best"
+        chosen = one_of("estimate", usual if estimate is None else estimate, ESTIMATES)
+        if chosen == "unbiased":
+            if processing not in (None, "none"):
+                raise OptionError(
+                    f"processing={processing!r} makes estimates biased; ask for estimate='best' with it, or leave it "
+                    "out"
+                )
+            return chosen, "none"
+        if not self.plan.closure.first_block:
+            raise OptionError(
+                "this plan measures blocks only, which have no best estimates; ask for estimate='unbiased'"
+            )
+        return chosen, one_of("processing", "nonnegative" if processing is None else processing, PROCESSING)
+
     def answers(
-        self, family: str, alpha: float = 0.05, simultaneous: bool = False, estimate: str = "unbiased"
+        self,
+        family: str,
+        alpha: float = 0.05,
+        simultaneous: bool = False,
+        estimate: str | None = None,
+        processing: str | None = None,
     ) -> pa.Table:
         """The answers of a family.
 
@@ -104,43 +186,77 @@ class Release:
           family: its name.
           alpha: intervals cover with probability 1 - alpha.
           simultaneous: all intervals of the family together, instead of each by itself.
-          estimate: "unbiased".
+          estimate: "unbiased" (the default for a batch): with standard errors; null where an adaptive run did not
+            measure what a query depends on. "best" (the default for an adaptive run): with references and processing,
+            biased, without standard errors.
+          processing: of best estimates: "nonnegative" (the default), "none", "consistent" or "integer".
 
         Returns:
-          One row per query in query order; label columns (text), estimate, std_error, lower, upper. The method of the
-          intervals is in the table's metadata under ``interval``.
+          One row per query in query order; label columns (text), estimate, std_error, lower, upper. The table's
+          metadata say how estimates and intervals were made, under ``estimate`` and ``interval``.
 
         Raises:
           OptionError: no such family, or an option out of range.
           SizeError: the table would not fit in memory.
         """
         intervals.check_alpha(alpha)
-        _check_estimate(estimate)
+        chosen, processed = self._choice(estimate, processing)
         found = self.plan.workload.family(family)
+        if chosen == "best":
+            return family_table(found, self._best_rows(found, processed), None, self._made(chosen, processed))
         width = self._simultaneous(found, alpha) if simultaneous else intervals.pointwise(alpha)
-        return family_table(found, self._rows(found), width)
+        return family_table(found, self._rows(found), replace(width, method=self._method(width.method)), chosen)
+
+    def _method(self, method: str) -> str:
+        return method if self.history is None else f"{method}, {NOMINAL}"
+
+    def _made(self, estimate: str, processing: str) -> str:
+        return estimate if estimate == "unbiased" else f"best, reference {self.provenance.reference}, {processing}"
 
     def _rows(self, family: Family) -> Iterator[tuple[Product, Array, Array]]:
         source = self._source(family)
         for product in family.products():
             yield product, source.answers(product), source.variances(product)
 
-    def marginal(self, attributes: Sequence[str], estimate: str = "unbiased") -> Marginal:
-        """The contingency table on some attributes, axes in the order asked.
+    def _best_rows(self, family: Family, processing: str) -> Iterator[tuple[Product, Array, None]]:
+        closure = self.plan.closure
+        if self._source(family).lattice.only is not None:
+            raise OptionError(f"family {family.name!r} was measured as a block; ask for estimate='unbiased'")
+        for product in family.products():
+            yield product, apply_product(closure, product, self._best.table(self._node(product), processing)), None
+
+    def _node(self, product: Product) -> int:
+        """The position of the node of a product's attributes.
 
         Raises:
-          OptionError: an unknown or repeated attribute.
+          NotEstimableError: the workload has no view that holds them all.
+        """
+        closure = self.plan.closure
+        node = tuple(sorted(closure.schema.positions[n] for n in product.names))
+        if node not in closure.index:
+            raise not_estimable(closure, node, "no view of the workload holds this combination of attributes")
+        return closure.index[node]
+
+    def marginal(
+        self, attributes: Sequence[str], estimate: str | None = None, processing: str | None = None
+    ) -> Marginal:
+        """The contingency table on some attributes, axes in the order asked.
+
+        Args:
+          attributes: their names.
+          estimate: see `answers`.
+          processing: see `answers`.
+
+        Raises:
+          OptionError: an unknown or repeated attribute, or an option that cannot be.
           NotEstimableError: not every cell is in the span of what was measured.
         """
-        _check_estimate(estimate)
-        schema = self.plan.workload.schema
-        names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
-        for i, name in enumerate(names):
-            if name not in schema:
-                raise OptionError(f"unknown attribute {name!r}; {did_you_mean(name, schema.names)}")
-            if name in names[:i]:
-                raise OptionError(f"attribute {name!r} is named twice")
+        chosen, processed = self._choice(estimate, processing)
+        names = self._names(attributes)
         product = marginal_product(self.plan.closure, names)
+        if chosen == "best":
+            table = self._best_marginal(product, processed)
+            return Marginal(names, table, np.full(table.shape, np.nan), chosen, processed)
 
         def variances(source: Source) -> Array:
             source.require_all_cells(product)
@@ -149,6 +265,21 @@ class Release:
         found = [(float(v.sum()), i, v) for i, v in self._attempts(variances)]
         _, best, variance = min(found, key=lambda f: f[:2])
         return Marginal(names, self._sources[best].answers(product), np.asarray(np.sqrt(variance)))
+
+    def _best_marginal(self, product: Product, processing: str) -> Array:
+        node = self._node(product)
+        self._sources[0].require_all_cells(product, measured=False)
+        return apply_product(self.plan.closure, product, self._best.table(node, processing))
+
+    def _names(self, attributes: Sequence[str]) -> tuple[str, ...]:
+        schema = self.plan.workload.schema
+        names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+        for i, name in enumerate(names):
+            if name not in schema:
+                raise OptionError(f"unknown attribute {name!r}; {did_you_mean(name, schema.names)}")
+            if name in names[:i]:
+                raise OptionError(f"attribute {name!r} is named twice")
+        return names
 
     def _attempts(self, attempt: Callable[[Source], T]) -> list[tuple[int, T]]:
         """What each source that spans the question makes of it, by its number.
@@ -167,18 +298,45 @@ class Release:
             raise refusals[0]
         return found
 
-    def ask(self, query: str, estimate: str = "unbiased") -> Answer:
+    def ask(self, query: str, estimate: str | None = None, processing: str | None = None) -> Answer:
         """The answer to any single query in the span, written in the ``.q`` language.
+
+        Args:
+          query: the text.
+          estimate: see `answers`.
+          processing: see `answers`.
 
         Raises:
           WorkloadError: the text has errors; carries their positions.
+          OptionError: an option that cannot be.
           NotEstimableError: the query lies outside the span of what was measured.
         """
-        _check_estimate(estimate)
+        chosen, processed = self._choice(estimate, processing)
         product = grammar.parse_query(query, self.plan.workload.schema)
+        if chosen == "best":
+            return self._ask_best(product, processed)
         answers = [answer for _, answer in self._attempts(lambda source: source.ask(product))]
         value, variance = min(answers, key=lambda a: a[1])
-        return Answer(value, math.sqrt(variance))
+        return Answer(value, math.sqrt(variance), self._method("pointwise"))
+
+    def _ask_best(self, product: Product, processing: str) -> Answer:
+        closure, node = self.plan.closure, self._node(product)
+        for _ in coefficients(closure, self._strategies, product):  # refuses what lies outside the span
+            pass
+        answer = apply_product(closure, product, self._best.table(node, processing))
+        return Answer(float(answer.item()), math.nan, self._made("best", processing))
+
+    def rounds(self) -> pa.Table:
+        """What an adaptive run did: one row per round.
+
+        Raises:
+          OptionError: this is a batch, which has no rounds.
+        """
+        from qcompile.release.rounds import rounds_table
+
+        if self.history is None:
+            raise OptionError("a batch measures everything at once and has no rounds; see plan.explain()")
+        return rounds_table(self.history, self.plan)
 
     def save(self, path: str | Path) -> None:
         """Write the release, its plan inside, to a file."""
@@ -196,8 +354,3 @@ class Release:
             return intervals.bonferroni(alpha, family.count)
         pairs = [(p, source.variances(p)) for p in products]
         return intervals.simulated(alpha, lambda first, count: source.largest_z(pairs, first, count))
-
-
-def _check_estimate(estimate: str) -> None:
-    if estimate != "unbiased":
-        raise OptionError(f"estimate must be 'unbiased', got {estimate!r}")

@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from qcompile.arrays import Array, cells, require_memory
+from qcompile.errors import NotEstimableError
 from qcompile.factors import Marginal
 from qcompile.factors.base import CHUNK
 from qcompile.lattice import Lattice, Node, subsets
+from qcompile.reconstruct import in_schema_order, lifted, marginal
 from qcompile.release import intervals
 from qcompile.release.answers import apply_product, largest_z
 from qcompile.release.ask import coefficients, not_estimable, outside_span
 from qcompile.release.measure import below
-from qcompile.release.reconstruct import in_schema_order, marginal
 from qcompile.strategy import Strategy
-from qcompile.variances import product_variances
+from qcompile.variances import node_variances
 from qcompile.workload import Product
 
 CERTAIN = 1e-24
@@ -39,7 +40,7 @@ class Source:
     Attributes:
       lattice: the closure, or the view of a block.
       strategies: one per class.
-      sigma_squared: variance of a measurement per class.
+      sigma_squared: variance of a node's measurements, by its position; infinite where it was not measured.
       measured: a node's measurements in counts, by position.
     """
 
@@ -56,13 +57,13 @@ class Source:
 
     def variances(self, product: Product) -> Array:
         """Variances of these estimates."""
-        found = product_variances(self.lattice, self.strategies, self.sigma_squared, product)
+        found = node_variances(self.lattice, self.strategies, lambda i: float(self.sigma_squared[i]), product)
         return np.asarray(np.where(found > self._rounding, found, 0.0))
 
     @property
     def _rounding(self) -> float:
         """Variances up to here are rounding errors: of queries that public measurements alone answer."""
-        return CERTAIN * float(self.sigma_squared.max(initial=0.0))
+        return CERTAIN * float(self.sigma_squared[np.isfinite(self.sigma_squared)].max(initial=0.0))
 
     def ask(self, product: Product) -> tuple[float, float]:
         """Estimate and variance of the only query of a product.
@@ -72,22 +73,33 @@ class Source:
         """
         value = variance = 0.0
         for part in coefficients(self.lattice, self.strategies, product):
-            c = int(self.lattice.class_of[part.node])
+            self._require_measured(part.node)
             value += float(part.weights @ self.measured(part.node))
-            variance += float(self.sigma_squared[c] * (part.weights @ part.weights))
+            variance += float(self.sigma_squared[part.node] * (part.weights @ part.weights))
         return value, variance if variance > self._rounding else 0.0
 
+    def _require_measured(self, node: int) -> None:
+        if not math.isfinite(self.sigma_squared[node]):
+            names = " x ".join(self.lattice.names(self.lattice.nodes[node])) or "the total"
+            raise NotEstimableError(
+                f"the query depends on {names}, which this adaptive run did not measure; ask for estimate='best', or "
+                "spend more"
+            )
+
     def residual(self, node: int) -> Array | None:
-        """The residual estimate t of a node, axes in schema order; None where nothing was measured."""
+        """The residual estimate of a node, lifted, axes in schema order; None where nothing was measured."""
         c = int(self.lattice.class_of[node])
-        if c < 0:
+        if c < 0 or not math.isfinite(self.sigma_squared[node]):
             return None
         if node not in self._cache:
             t = self.strategies[c].solve(self.measured(node))
             if sum(v.size for v in self._cache.values()) + t.size > CACHED_CELLS:
                 self._cache.clear()
-            self._cache[node] = in_schema_order(t, self.lattice.orders[node])
+            self._cache[node] = self._lifted(node, t)
         return self._cache[node]
+
+    def _lifted(self, node: int, t: Array) -> Array:
+        return lifted(self.lattice, in_schema_order(t, self.lattice.orders[node]), self.lattice.nodes[node])
 
     def _node(self, product: Product) -> Node:
         return tuple(sorted(self.lattice.schema.positions[n] for n in self.lattice.covering(product).names))
@@ -96,26 +108,32 @@ class Source:
         """The measured nodes that a product is answered from, by position."""
         node = self._node(product)
         found = below(self.lattice, node) if self.lattice.only is None else [self.lattice.only]
-        return [i for i in found if self.lattice.class_of[i] >= 0]
+        return [i for i in found if self.lattice.class_of[i] >= 0 and math.isfinite(self.sigma_squared[i])]
 
-    def require_all_cells(self, product: Product) -> None:
+    def require_all_cells(self, product: Product, measured: bool = True) -> None:
         """Refuse a marginal, given as a product of Marginal factors, unless all its cells are in the span.
+
+        Args:
+          product: the marginal.
+          measured: whether the nodes must have been measured, too, rather than only be of the plan.
 
         Raises:
           NotEstimableError: they are not.
         """
         if self.lattice.only is None:
-            self._require_nodes(self._node(product))
+            self._require_nodes(self._node(product), measured)
         else:
             self._require_rows(product, self.lattice.only)
 
-    def _require_nodes(self, node: Node) -> None:
+    def _require_nodes(self, node: Node, measured: bool) -> None:
         for subset in subsets(node):
             full = math.prod(n - 1 for n in self.lattice.shape(subset))
             index = self.lattice.index.get(subset, -1)
             c = -1 if index < 0 else int(self.lattice.class_of[index])
             if full and (c < 0 or self.strategies[c].rank < full):
                 raise not_estimable(self.lattice, subset, "not all of its cells were measured")
+            if measured and c >= 0:
+                self._require_measured(index)
 
     def _require_rows(self, product: Product, position: int) -> None:
         lattice, node, c = self.lattice, self.lattice.nodes[position], int(self.lattice.class_of[position])
@@ -147,10 +165,10 @@ class Source:
 
         def simulated(node: int) -> Array | None:
             c = int(self.lattice.class_of[node])
-            if c >= 0 and node not in errors:
+            if c >= 0 and math.isfinite(self.sigma_squared[node]) and node not in errors:
                 y = intervals.normals(node, first, (self.strategies[c].rows, count))
-                t = self.strategies[c].solve(y * math.sqrt(self.sigma_squared[c]))
-                errors[node] = in_schema_order(t, self.lattice.orders[node])
+                t = self.strategies[c].solve(y * math.sqrt(self.sigma_squared[node]))
+                errors[node] = self._lifted(node, t)
             return errors.get(node)
 
         largest = np.zeros(count)

@@ -30,6 +30,7 @@ from tests.conformance.helpers import UNIT, family, integers, some_counts, workl
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODULES = sorted(p for folder in ("qcompile", "grammar", "solvers") for p in (ROOT / folder).rglob("*.py"))
 SOURCES = {"qcompile.privacy.source", "qcompile.privacy.rounded", "qcompile.privacy.opendp_noise"}
+SELECTION = "qcompile.privacy.selection"
 
 
 def name_of(path: pathlib.Path) -> str:
@@ -52,8 +53,11 @@ def test_there_are_modules_to_look_at() -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_randomness_is_imported_by_measure_alone(path: pathlib.Path) -> None:
+def test_randomness_is_imported_by_measure_and_chance_alone(path: pathlib.Path) -> None:
+    """Batch noise comes through `measure`; an adaptive run is given all its randomness by `chance`."""
     name = name_of(path)
+    if not name.startswith("qcompile.privacy."):
+        assert (SELECTION in imported(path)) == (name == "qcompile.release.chance")
     # `doctor` draws a few numbers around zero to see that the sampler is installed; it has no data.
     allowed = name.startswith("qcompile.privacy.") or name == "qcompile.release.measure"
     assert allowed or not imported(path) & SOURCES
@@ -192,7 +196,9 @@ def test_every_node_draws_from_the_system_once_per_row(plan: Plan, monkeypatch: 
 
     monkeypatch.setattr(SystemSource, "take", take)
     plan.run(DATA, UNIT)
-    assert sum(taken) >= 8 * dry_run(plan, UNIT).draws
+    drawn = dry_run(plan, UNIT).draws
+    assert drawn is not None
+    assert sum(taken) >= 8 * drawn
     taken.clear()
     plan.run(DATA, UNIT, noise="none")
     plan.run(DATA, UNIT, test_seed=3)

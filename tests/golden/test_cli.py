@@ -25,6 +25,21 @@ workload { ages : prefix(age)
            jobs : marginal(job) }
 """
 
+MORE_PLANS: dict[str, tuple[str, ...]] = {
+    "total": ("schema { age : integer 0..9 clip }\nworkload { rows : total }\n",),
+    "blocks": (
+        "schema { a : integer 0..9 clip; b : integer 0..9 clip }\nworkload { sums : affine(a + b <= *) }\n",
+        "--blocks",
+        "yes",
+    ),
+    "skewed": (
+        "schema { a : integer 0..9 clip; b : integer 0..9 clip }\nworkload { both : prefix(a) * prefix(b) }\n",
+        "--centring",
+        "optimised",
+    ),
+}
+"""Workloads, each with the options that it is compiled with."""
+
 FILES: dict[str, bytes] = {
     "good.csv": b"age,job\n3,cook\n4,smith\n",
     "no-column.csv": b"age,jobs\n3,cook\n",
@@ -178,6 +193,22 @@ MISTAKES: list[tuple[str, int]] = [
     ("schema draft good.csv -o good.csv", 2),
     ("schema draft good.csv -o w.q", 2),
     ("schema draft utf16.csv", 2),
+    (f"{RUN} good.csv --rho 1 --mechanism adaptiv", 2),
+    (f"{RUN} good.csv --rho 1 --mechanism adaptive --reference trees", 2),
+    (f"{RUN} good.csv --rho 1 --mechanism adaptive --basis residuals", 2),
+    (f"{RUN} good.csv --rho 1 --mechanism adaptive --accounting gaussian", 2),
+    (f"{RUN} good.csv --rho 1 --mechanism adaptive --max-memory 100", 2),
+    (f"{RUN} good.csv --rho 1e30 --mechanism adaptive", 3),
+    (f"{RUN} good.csv --rho 1 --basis residual", 2),
+    ("run total.plan --data good.csv --rho 1 --mechanism adaptive -o out.release", 2),
+    ("run blocks.plan --data good.csv --rho 1 --mechanism adaptive -o out.release", 2),
+    ("run skewed.plan --data good.csv --rho 1 --mechanism adaptive --basis residual -o out.release", 2),
+    ("answers w.release ages --estimate bets", 2),
+    ("answers w.release ages --processing integer", 2),
+    ("answers w.release ages --estimate best --processing integers", 2),
+    ("answers adaptive.release ages --estimate unbiased --processing nonnegative", 2),
+    ("ask adaptive.release 'count(age = 1 and job = \"cook\")'", 2),
+    ("ask w.release total --estimate worst", 2),
 ]
 
 
@@ -196,6 +227,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
         assert (
             execute(["run", "w.plan", "--data", "good.csv", "--rho", "1", "--test-seed", "1", "-o", "w.release"]) == 0
         )
+        for name, options in MORE_PLANS.items():
+            (path / f"{name}.q").write_text(options[0])
+            assert execute(["compile", f"{name}.q", *options[1:]]) == 0
+        adaptive = ["run", "w.plan", "--data", "good.csv", "--rho", "1", "--test-seed", "1", "--mechanism", "adaptive"]
+        assert execute([*adaptive, "-o", "adaptive.release"]) == 0
     for name, columns in TABLES.items():
         pyarrow.parquet.write_table(pyarrow.table(columns), path / name)
     for kind in ("plan", "release"):

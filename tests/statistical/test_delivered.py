@@ -22,10 +22,10 @@ from qcompile.data.given import GivenCounts
 from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
 from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
+from qcompile.reconstruct import in_schema_order, lifted, marginal
 from qcompile.release import measure
 from qcompile.release.answers import apply_product
 from qcompile.release.intervals import pointwise
-from qcompile.release.reconstruct import in_schema_order, marginal
 from qcompile.schema import Attribute, IntegerDomain, Schema
 from qcompile.strategy import Strategy
 from qcompile.variances import product_variances
@@ -100,7 +100,10 @@ def answers(plan: Plan, noise: list[Array], product: Product, family: str = "") 
 
     def residual(node: int) -> Array | None:
         c = int(closure.class_of[node])
-        return None if c < 0 else in_schema_order(plan.strategies[c].solve(noise[node]), closure.orders[node])
+        if c < 0:
+            return None
+        t = in_schema_order(plan.strategies[c].solve(noise[node]), closure.orders[node])
+        return lifted(closure, t, closure.nodes[node])
 
     node = tuple(sorted(closure.schema.positions[n] for n in closure.covering(product).names))
     table = marginal(closure, residual, node, (noise[0].shape[-1],))

@@ -119,17 +119,17 @@ def test_any_query(text: str) -> None:
     ids=lambda t: t[:20],
 )
 def test_deep_or_long_input_is_refused_at_once(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(WorkloadError):
         parse(text)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_ten_megabytes_are_refused_unread() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(WorkloadError, match="too long"):
         parse("a" * 10_000_000)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert MAX_SIZE < 10_000_000
 
 

@@ -270,7 +270,7 @@ def test_unknown_names_are_refused_with_a_suggestion(release: Release) -> None:
         release.marginal(("agee",))
     with pytest.raises(OptionError, match="twice"):
         release.marginal(("age", "age"))
-    for use in (lambda: release.answers("ages", estimate="best"), lambda: release.marginal("age", estimate="x")):
+    for use in (lambda: release.answers("ages", estimate="bets"), lambda: release.marginal("age", estimate="x")):
         with pytest.raises(OptionError, match="estimate"):
             use()
 

@@ -1,0 +1,249 @@
+"""AIM+GReM: choose the marginal that is estimated worst, measure what is not known of it, reconstruct, repeat.
+
+AIM (McKenna et al. 2022, arXiv 2201.12677, algorithm 1) with GReM and the Conditional ResidualPlanner (arXiv
+2602.05674, algorithm 4), on the compiled strategies of any workload and with reference priors inside the loop. Nothing
+that this module returns or reports depends on the data but through the noise and the selections it is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from qcompile.adaptive import crp
+from qcompile.adaptive.candidates import Candidates, expected_noise
+from qcompile.adaptive.grem import Estimates, LazyMarginals
+from qcompile.adaptive.objective import Objective
+from qcompile.adaptive.references import References
+from qcompile.adaptive.spending import Spending
+from qcompile.adaptive.trace import History, Round, Selection, Step
+from qcompile.allocation import PUBLIC, Scale, measurement_scale
+from qcompile.arrays import Array, IntArray, cells
+from qcompile.data.counts import ExactCounts
+from qcompile.parallel import in_order
+from qcompile.plan import Plan
+from qcompile.strategy import Strategy
+
+LOOP_TOLERANCE = 2e-3
+"""Change of a table, relative to the rows, below which nothing that follows from it is looked at again."""
+
+RESCORING = 32
+"""Passes over a candidate's cells that estimating and scoring it takes, roughly."""
+
+LOOP_SWEEPS = 1
+"""Passes of proportional fitting inside the loop: scores need no more."""
+
+
+Changes = Mapping[int, Array]
+"""Changes of residuals by node, as `Estimates.add` returns them."""
+
+Allocate = Callable[[Array, Array, Array, float], Array]
+"""``(prior precisions, prices, losses, budget)`` to the precisions to add."""
+
+
+class Chance(Protocol):
+    """All the randomness of a run, and what it costs."""
+
+    def noise(self, strategy: Strategy, x: IntArray, scale: Scale, label: str) -> npt.NDArray[Any]:
+        """Measurements of counts x (axes in the strategy's order): multiples of the grid as int64, or doubles."""
+        ...
+
+    def delivered(self, scale: Scale) -> Scale:
+        """The scale that `noise` really has."""
+        ...
+
+    def selection_scale(self, sensitivity: int, rho: Fraction) -> float:
+        """The noise scale of a selection that costs at most rho."""
+        ...
+
+    def select(self, scores: IntArray, scale: float, label: str) -> int:
+        """The place of a score that is probably near the largest."""
+        ...
+
+
+class Estimator(Protocol):
+    """Estimates of all candidates' marginals that follow the measurements."""
+
+    def update(self, changes: Changes) -> Sequence[int]:
+        """Take in the changes of residuals; returns the nodes whose estimates moved."""
+        ...
+
+    def estimate(self, node: int) -> Array:
+        """A marginal's estimate, axes in schema order."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a run adapts.
+
+    Attributes:
+      basis: "compiled" or "residual".
+      reference: one of `qcompile.adaptive.references.REFERENCES`.
+      rounds: that the first round's budget is meant for; twice the number of nodes where None.
+      workers: threads that estimate and score; one per processor where None. The outcome does not depend on it.
+      allocate: how a round's budget is divided over the nodes below the marginal, as `qcompile.adaptive.crp.allocate`.
+      follow: makes what follows the measurements, from them and the candidates; by the reference where None.
+    """
+
+    basis: str = "compiled"
+    reference: str = "auto"
+    rounds: int | None = None
+    workers: int | None = None
+    allocate: Allocate = crp.allocate
+    follow: Callable[[Estimates, Sequence[int]], Estimator] | None = None
+
+
+def adapt(
+    plan: Plan,
+    counts: ExactCounts,
+    charge: Fraction,
+    strategies: Sequence[Strategy],
+    chance: Chance,
+    settings: Settings,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[History, dict[int, Array]]:
+    """Spend a charge on the marginals that need it most.
+
+    Args:
+      plan: gives lattice, families and the privacy unit.
+      counts: the exact contingency tables.
+      charge: rho, exactly.
+      strategies: B per class, as `settings.basis` says.
+      chance: noise and selection.
+      settings: how.
+      progress: called after every round with the part of the budget that is shared out, of 1000.
+
+    Returns:
+      What was done, and per measured node the inverse-variance average of its measurements, in counts, ``(rows,)``.
+
+    Raises:
+      SizeError: more rows than scores can hold.
+      InternalError: a draw would cost more than its share.
+    """
+    run = _Run(plan, counts, charge, strategies, chance, settings)
+    run.begin()
+    while run.spending.left > 0:
+        run.round()
+        progress(math.floor(1000 * (1 - run.spending.left / charge)), 1000)
+    return History(settings.basis, tuple(run.rounds)), {i: run.estimates.value(i) for i in run.estimates.measured}
+
+
+class _Run:
+    """The state of one run."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        counts: ExactCounts,
+        charge: Fraction,
+        strategies: Sequence[Strategy],
+        chance: Chance,
+        settings: Settings,
+    ) -> None:
+        self.closure, self.strategies, self.chance, self.settings = plan.closure, strategies, chance, settings
+        self.candidates = Candidates(plan, counts, inherited=settings.reference != "none")
+        self.objective = Objective(plan, strategies)
+        self.estimates = Estimates(plan.closure, strategies)
+        self.spending = Spending(charge, plan.closure.first_block, settings.rounds)
+        self.sensitivities = [plan.unit.sensitivity_squared(s) for s in strategies]
+        self.rounds: list[Round] = []
+        self.marginals: Estimator
+
+    def begin(self) -> None:
+        """What is public, and a first measurement of every attribute by itself."""
+        for i in range(self.closure.first_block):
+            if self.closure.class_of[i] >= 0 and self._sensitivity(i) == 0:
+                step, _ = self._measure(i, PUBLIC, "public")
+                self.rounds.append(Round(i, Fraction(0), None, (step,), ()))
+        for i in self.candidates.nodes:
+            if len(self.closure.nodes[i]) == 1:
+                budget = self.spending.initial()
+                steps, skipped, _ = self._measure_below(i, budget)
+                self.rounds.append(Round(i, budget, None, steps, skipped))
+        self.marginals = self._estimator()
+        self._rescore(self.candidates.nodes)
+        self.penalties = {i: self._expected_noise(i, 1.0) for i in self.candidates.nodes}
+
+    def _estimator(self) -> Estimator:
+        if self.settings.follow is not None:
+            return self.settings.follow(self.estimates, self.candidates.nodes)
+        if self.settings.reference == "none":
+            return LazyMarginals(self.estimates, self.candidates.nodes)
+        return References(self.estimates, self.settings.reference, LOOP_TOLERANCE, LOOP_SWEEPS)
+
+    def round(self) -> None:
+        """Select, measure, update, compare."""
+        share = self.spending.next_round()
+        sigma = math.sqrt(1 / (2 * share.measurement))
+        chosen, selection = self._select(share.selection, sigma)
+        before = self.marginals.estimate(chosen).copy()
+        steps, skipped, changes = self._measure_below(chosen, share.measurement)
+        self._rescore(self.marginals.update(changes))
+        moved = float(np.abs(self.marginals.estimate(chosen) - before).sum())
+        grown = not share.last and moved <= sigma * self.penalties[chosen]
+        if grown:
+            self.spending.grow()
+        self.rounds.append(Round(chosen, share.selection + share.measurement, selection, steps, skipped, grown))
+
+    def _rescore(self, nodes: Iterable[int]) -> None:
+        """Look again at the candidates among some nodes, several at a time."""
+
+        def one(node: int) -> tuple[int, int]:
+            return node, self.candidates.distance(node, self.marginals.estimate(node))
+
+        held = [i for i in nodes if i in self.candidates]
+        effort = RESCORING * sum(cells(self.closure.shape(self.closure.nodes[i])) for i in held)
+        for node, distance in in_order((partial(one, i) for i in held), effort, self.settings.workers):
+            self.candidates.note(node, distance)
+
+    def _select(self, share: Fraction, sigma: float) -> tuple[int, Selection]:
+        """The exponential mechanism over all candidates."""
+        selection = Selection.of(
+            self.candidates.sensitivity, self.chance.selection_scale(self.candidates.sensitivity, share)
+        )
+        self.spending.book(selection.cost, share)
+        scores = self.candidates.scores({i: sigma * p for i, p in self.penalties.items()})
+        label = f"round {len(self.rounds) + 1}: selection"
+        return self.candidates.nodes[self.chance.select(scores, selection.scale, label)], selection
+
+    def _measure_below(self, chosen: int, share: Fraction) -> tuple[tuple[Step, ...], tuple[int, ...], Changes]:
+        """Measure what the workload needs of a marginal and is not known well enough, for exactly ``share``."""
+        losses = self.objective.losses(chosen)
+        nodes = [i for i in losses if self._sensitivity(i) > 0]
+        prior = np.array([self.estimates.precision(i) for i in nodes])
+        price = np.array([float(self._sensitivity(i)) for i in nodes])
+        loss = np.array([losses[i] for i in nodes])
+        added = self.settings.allocate(prior, price, loss, float(2 * share))
+        weights = [Fraction(float(w)) for w in price * added]
+        steps, changes = list[Step](), dict[int, Array]()
+        for i, weight in zip(nodes, weights, strict=True):
+            if weight > 0:
+                part = share * weight / sum(weights)
+                scale = measurement_scale(2 * part, self._sensitivity(i))
+                self.spending.book(scale.cost / 2, part)
+                step, changes[i] = self._measure(i, scale, f"round {len(self.rounds) + 1}: {self.closure.title(i)}")
+                steps.append(step)
+        return tuple(steps), tuple(i for i, w in zip(nodes, weights, strict=True) if not w), changes
+
+    def _measure(self, node: int, scale: Scale, label: str) -> tuple[Step, Array]:
+        """Draw a measurement that was accounted for, and average it in."""
+        x = self.candidates.counts(node).transpose(self.closure.orders[node])
+        values = self.chance.noise(self.strategies[self.closure.class_of[node]], x, scale, label)
+        step = Step(node, self.chance.delivered(scale))
+        y = np.asarray(values * step.scale.grid if values.dtype.kind == "i" else values, dtype=np.float64)
+        return step, self.estimates.add(node, y, step.precision)
+
+    def _sensitivity(self, node: int) -> Fraction:
+        return self.sensitivities[int(self.closure.class_of[node])]
+
+    def _expected_noise(self, node: int, sigma: float) -> float:
+        shape = self.closure.shape(self.closure.nodes[node])
+        return expected_noise(sigma, cells(shape), self.objective.spread(node, self.sensitivities))

@@ -1,0 +1,73 @@
+"""A reference table, corrected by what was measured of its node."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from qcompile.adaptive import shrink
+from qcompile.adaptive.grem import Estimates
+from qcompile.arrays import Array
+from qcompile.factors import Marginal
+from qcompile.processing import nonnegative
+from qcompile.reconstruct import lifted
+from qcompile.variances import node_parts, part_errors
+from qcompile.workload import Product
+
+
+class Corrector:
+    """Joins references with measurements.
+
+    Args:
+      estimates: the measurements, as they are when they are asked for.
+    """
+
+    def __init__(self, estimates: Estimates) -> None:
+        self._estimates, self._lattice = estimates, estimates.lattice
+        self._unit_noise: dict[int, float] = {}
+
+    @property
+    def total(self) -> float:
+        """Estimated number of rows; 0 where it was not measured."""
+        found = self._estimates.residual(self._lattice.index[()])
+        return 0.0 if found is None else float(found)
+
+    def measured(self, node: int) -> bool:
+        """Whether anything was measured of a node."""
+        return self._estimates.precision(node) > 0
+
+    def corrected(self, node: int, reference: Array) -> Array:
+        """The reference plus the measured deviation from it, shrunk cell by cell; the reference where there is none.
+
+        Args:
+          node: its position.
+          reference: the expected counts, >= 0, axes in schema order.
+        """
+        measured = self._estimates.residual(node)
+        if measured is None:
+            return reference
+        deviation = measured - self._seen(node, lifted(self._lattice, reference, self._lattice.nodes[node]))
+        return reference + shrink.weights(deviation, reference, self._noise(node)) * deviation
+
+    def counts(self, node: int, table: Array) -> Array:
+        """A corrected table without negative counts; a reference has none."""
+        return nonnegative(table, self.total) if self.measured(node) else table
+
+    def _seen(self, node: int, residual: Array) -> Array:
+        """The part of a residual that the node's measurements tell: all of it where they tell every cell."""
+        c, order = int(self._lattice.class_of[node]), self._lattice.orders[node]
+        strategy = self._estimates.strategies[c]
+        if strategy.rank == math.prod(n - 1 for n in residual.shape):
+            return residual
+        seen = strategy.solve(strategy.apply(residual.transpose(order))).transpose(np.argsort(order))
+        return lifted(self._lattice, seen, self._lattice.nodes[node])
+
+    def _noise(self, node: int) -> float:
+        """Mean variance of the noise in a cell of the measured residual."""
+        if node not in self._unit_noise:
+            product = Product(tuple(Marginal(self._lattice.schema.attributes[a]) for a in self._lattice.nodes[node]))
+            strategy = self._estimates.strategies[int(self._lattice.class_of[node])]
+            part = next(p for p in node_parts(self._lattice, product) if p.node == node)
+            self._unit_noise[node] = part_errors(part, strategy)[0] / product.count
+        return self._unit_noise[node] / self._estimates.precision(node)

@@ -1,0 +1,107 @@
+"""GReM-MLE as an incremental object: what all measurements together say about every node, and every marginal.
+
+Measurements of a node share its strategy, so their inverse-variance average is the maximum likelihood estimate, and the
+marginals follow by reconstruction (AIM+GReM, arXiv 2602.05674, section 4). *Lazy updating*: a new measurement of a node
+changes only the marginals that contain it, each by the reconstruction of the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from qcompile.arrays import Array
+from qcompile.lattice import Lattice
+from qcompile.reconstruct import in_schema_order, lifted, marginal
+from qcompile.strategy import Strategy
+
+
+class Estimates:
+    """The consolidated measurements of every node.
+
+    Attributes:
+      lattice: the closure.
+      strategies: B per class, the same for all measurements of a class's nodes.
+    """
+
+    def __init__(self, lattice: Lattice, strategies: Sequence[Strategy]) -> None:
+        self.lattice = lattice
+        self.strategies = tuple(strategies)
+        self._precision: dict[int, float] = {}
+        self._values: dict[int, Array] = {}
+        self._residuals: dict[int, Array] = {}
+
+    def add(self, node: int, y: Array, precision: float) -> Array:
+        """Average a measurement in.
+
+        Args:
+          node: position in the lattice.
+          y: ``B x`` plus noise, in counts, ``(rows,)``.
+          precision: 1 / variance of each entry of y, > 0; infinite where it is exact.
+
+        Returns:
+          The change of the node's residual, lifted to data (sums 0 along every axis), axes in schema order.
+        """
+        before, old = self._residuals.get(node), self._precision.get(node, 0.0)
+        share = 1.0 if old == 0 else precision / (old + precision)
+        value = y if old == 0 else self._values[node] + share * (y - self._values[node])
+        self._values[node], self._precision[node] = value, old + precision
+        self._residuals[node] = residual = self._solved(node, value)
+        return residual if before is None else residual - before
+
+    def _solved(self, node: int, y: Array) -> Array:
+        t = self.strategies[int(self.lattice.class_of[node])].solve(y)
+        return lifted(self.lattice, in_schema_order(t, self.lattice.orders[node]), self.lattice.nodes[node])
+
+    def precision(self, node: int) -> float:
+        """The sum of the precisions of its measurements; 0 where there is none."""
+        return self._precision.get(node, 0.0)
+
+    def value(self, node: int) -> Array:
+        """The averaged measurements, ``(rows,)``."""
+        return self._values[node]
+
+    def residual(self, node: int) -> Array | None:
+        """The estimated residual, lifted to data; None where nothing was measured, which stands for 0."""
+        return self._residuals.get(node)
+
+    @property
+    def measured(self) -> Iterable[int]:
+        """The measured nodes."""
+        return self._residuals.keys()
+
+    def marginal(self, node: int) -> Array:
+        """The marginal's estimate from scratch: the slow reference of `LazyMarginals`."""
+        return marginal(self.lattice, self.residual, self.lattice.nodes[node])
+
+
+class LazyMarginals:
+    """The marginals of some nodes, kept up to date by what changed.
+
+    Args:
+      estimates: the measurements.
+      nodes: positions of the nodes whose marginals are wanted.
+    """
+
+    def __init__(self, estimates: Estimates, nodes: Iterable[int]) -> None:
+        self._lattice = estimates.lattice
+        self._tables = {i: estimates.marginal(i) for i in nodes}
+        self._sets = {i: frozenset(self._lattice.nodes[i]) for i in self._tables}
+
+    def update(self, changes: Mapping[int, Array]) -> list[int]:
+        """Take in changes of residuals.
+
+        Args:
+          changes: by node, as `Estimates.add` returns them.
+
+        Returns:
+          The nodes whose marginals changed.
+        """
+        moved = [frozenset(self._lattice.nodes[i]) for i in changes]
+        dirty = [i for i, held in self._sets.items() if any(m <= held for m in moved)]
+        for i in dirty:
+            self._tables[i] += marginal(self._lattice, changes.get, self._lattice.nodes[i])
+        return dirty
+
+    def estimate(self, node: int) -> Array:
+        """The marginal's estimate; not to be written to."""
+        return self._tables[node]

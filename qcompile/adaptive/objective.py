@@ -1,0 +1,77 @@
+"""What measuring a node does for a chosen marginal: its price in privacy, and the error that it leaves.
+
+Measuring node A with its strategy V_A at variance sigma^2 costs s_A / sigma^2 (s_A the squared sensitivity) and leaves
+the error sigma^2 tr(G_A V_A^+), where G_A comes from the workload's families on the marginal and inside it. A marginal
+that no family asks for is selected as a step towards larger ones, and then all its cells count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+
+from qcompile.factors import Marginal
+from qcompile.lattice import Lattice, Node, subsets
+from qcompile.plan import Plan
+from qcompile.strategy import Strategy
+from qcompile.variances import node_parts, part_errors
+from qcompile.workload import Product
+
+
+class Objective:
+    """Losses of the nodes below a marginal.
+
+    Args:
+      plan: gives families and lattice.
+      strategies: B per class, as they will be measured.
+    """
+
+    def __init__(self, plan: Plan, strategies: Sequence[Strategy]) -> None:
+        self._lattice: Lattice = plan.closure
+        self._families = plan.workload.families
+        self._strategies = tuple(strategies)
+
+    @cached_property
+    def _products(self) -> dict[Node, list[tuple[Product, float]]]:
+        """The products of all families with their weights, by attributes."""
+        found: dict[Node, list[tuple[Product, float]]] = {}
+        positions = self._lattice.schema.positions
+        for family in self._families:
+            for product in family.products():
+                node = tuple(sorted(positions[n] for n in product.names))
+                found.setdefault(node, []).append((product, family.weight))
+        return found
+
+    def losses(self, node: int) -> dict[int, float]:
+        """Weighted squared error per unit of noise variance, by node below a marginal; nodes without any left out."""
+        chosen = self._lattice.nodes[node]
+        total: dict[int, float] = {}
+        if chosen in self._products:
+            for inside in subsets(chosen):
+                for product, weight in self._products.get(inside, []):
+                    for i, loss in self._product_losses(product).items():
+                        total[i] = total.get(i, 0.0) + weight * loss
+        return total if node in total else self._product_losses(self._cells_of(chosen))
+
+    def spread(self, node: int, sensitivities: Sequence[Fraction]) -> float:
+        """How much larger a cell's standard error is than sigma when a marginal is measured anew at cost 1/sigma^2.
+
+        1 for the residual basis: the best allocation then equals the Gaussian noise of the whole marginal.
+
+        Args:
+          node: the marginal.
+          sensitivities: squared, per class.
+        """
+        losses = self._product_losses(self._cells_of(self._lattice.nodes[node]))
+        roots = [math.sqrt(loss * sensitivities[int(self._lattice.class_of[i])]) for i, loss in losses.items()]
+        return sum(roots) / math.sqrt(math.prod(self._lattice.shape(self._lattice.nodes[node])))
+
+    def _cells_of(self, node: Node) -> Product:
+        return Product(tuple(Marginal(self._lattice.schema.attributes[i]) for i in node))
+
+    def _product_losses(self, product: Product) -> dict[int, float]:
+        parts = node_parts(self._lattice, product)
+        errors = {p.node: part_errors(p, self._strategies[int(self._lattice.class_of[p.node])])[0] for p in parts}
+        return {i: e for i, e in errors.items() if e > 0}

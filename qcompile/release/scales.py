@@ -1,0 +1,72 @@
+"""Noise scales in a release file, and whether they are what their costs say."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from typing import Any
+
+from qcompile.allocation import PUBLIC, Scale
+
+SLACK = 1e-9
+"""Relative: costs and scales agree to rounding errors only where another machine adds numbers in another order."""
+
+_FRACTION = re.compile(r"[0-9]{1,4000}(/[0-9]{1,4000})?")
+"""What `str` makes of a fraction; not the exponents that `Fraction` reads, too, as 1e999999999 takes a gigabyte."""
+
+
+def read_fraction(text: Any) -> Fraction:
+    """A fraction as `str` writes it.
+
+    Raises:
+      ValueError: it is something else.
+    """
+    if not isinstance(text, str) or not _FRACTION.fullmatch(text):
+        raise ValueError("a fraction is two whole numbers")
+    return Fraction(text)
+
+
+def scale_data(scale: Scale) -> list[Any]:
+    """A scale as plain data."""
+    return [scale.sigma, scale.grid, str(scale.cost)]
+
+
+def read_scale(data: Any) -> Scale:
+    """The inverse of `scale_data`.
+
+    Raises:
+      ValueError: it is no scale.
+    """
+    sigma, grid, cost = data
+    scale = Scale(float(sigma), float(grid), read_fraction(cost))
+    if not 0 <= scale.sigma < math.inf:
+        raise ValueError("a noise scale is a number from 0")
+    return scale
+
+
+def agree(found: Scale, expected: Scale, noise: str) -> bool:
+    """Whether a scale is the one expected, but for rounding.
+
+    Args:
+      found: in a file.
+      expected: computed anew.
+      noise: its kind: OpenDP's is enlarged until its own accounting agrees, and not rounded to a grid.
+    """
+    if PUBLIC in (found, expected):
+        return found == expected
+    if abs(found.cost / expected.cost - 1) > SLACK:
+        return False
+    if noise == "opendp":
+        return found.grid == 0 and found.sigma >= expected.sigma * (1 - SLACK)
+    power_of_two = math.frexp(found.grid)[0] == 0.5
+    return power_of_two and 256 <= found.sigma / found.grid < 512 and abs(found.sigma / expected.sigma - 1) <= SLACK
+
+
+def honest(scale: Scale, sensitivity_squared: Fraction, noise: str) -> bool:
+    """Whether a measurement of some sensitivity has the noise that its stated cost takes."""
+    if not sensitivity_squared or not scale.sigma:
+        return not sensitivity_squared and scale == PUBLIC
+    if scale.cost <= 0:
+        return False
+    return agree(scale, Scale(math.sqrt(sensitivity_squared / scale.cost), 1.0, scale.cost), noise)
