@@ -34,7 +34,7 @@ test-slow: $(DEV)/.ready
 
 # What an auditor wants to see: costs by brute force, an attack, planted bugs, kills, processes that race for a ledger.
 audit: $(DEV)/.ready
-	$(TEST) tests/audit tests/conformance/test_crashes.py tests/conformance/test_side_channels.py \
+	$(TEST) tests/audit tests/adaptive/test_privacy.py tests/conformance/test_crashes.py tests/conformance/test_side_channels.py \
 		tests/conformance/test_privacy.py tests/unit/test_ledger.py
 
 bench: $(DEV)/.ready

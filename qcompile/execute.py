@@ -17,16 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from qcompile.adaptive.aim import Settings, adapt
+from qcompile.adaptive.aim import Settings, adapt, require_selections
 from qcompile.adaptive.basis import BASES, basis_strategies
-from qcompile.adaptive.candidates import candidate_cells, candidate_nodes
+from qcompile.adaptive.candidates import LARGEST_TOTAL, candidate_cells, candidate_nodes
 from qcompile.adaptive.references import REFERENCES
-from qcompile.adaptive.spending import ROUNDS_A_NODE
 from qcompile.allocation import PUBLIC, Scale, measurement_scale
 from qcompile.arrays import DEFAULT_MEMORY, cells, require_memory
 from qcompile.checks import bool_option, one_of, require_other, whole
 from qcompile.data.counts import ExactCounts
-from qcompile.errors import BudgetError, OptionError, StorageError
+from qcompile.errors import BudgetError, OptionError, SizeError, StorageError
 from qcompile.keeping import Pending, pending
 from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
@@ -65,7 +64,7 @@ class DryRun:
       request: as it was asked for.
       nodes: number of measurements' nodes.
       draws: Gaussian numbers to draw; None where that depends on what is measured.
-      sigma: smallest and largest noise scale of what is drawn.
+      sigma: smallest and largest noise scale of what is drawn; infinite where that depends on what is measured.
       memory: bytes that the run takes.
       seconds: rough estimate.
       remaining: rho that the ledger would have left; None without one.
@@ -176,7 +175,6 @@ def _expected_adaptive(plan: Plan, budget: Budget, basis: str, limit: int) -> Dr
     charge = budget.charge()
     sensitive = [s.sigma for s in adaptive_scales(plan, charge, basis) if s.sigma > 0]
     _require_protection(min(sensitive))
-    first = 2 * float(charge) / (ROUNDS_A_NODE * plan.closure.first_block)
     held = candidate_cells(plan)
     return DryRun(
         charge=charge,
@@ -184,7 +182,7 @@ def _expected_adaptive(plan: Plan, budget: Budget, basis: str, limit: int) -> Dr
         request=_request(budget, "zcdp"),
         nodes=len(candidate_nodes(plan)),
         draws=None,
-        sigma=(min(sensitive), max(sensitive) * math.sqrt(2 * float(charge) / first)),
+        sigma=(min(sensitive), math.inf),
         memory=_memory(plan, ADAPTIVE_COPIES * held, limit),
         seconds=held / CELLS_A_SECOND + 1e-2 * plan.closure.first_block,
         remaining=None,
@@ -309,8 +307,7 @@ def run(
     with _pending(output, data, book) as file:
         rows: dict[str, Any] = {"unit": unit, "contributions": terms.contributions, "leave_out": not strict}
         counts = open_data(data, plan.workload.schema, plan.tables, **rows)
-        if noise == "rounded":
-            require_range(plan, work.scales, counts.total)
+        work.require(counts.total)
         number = None if book is None else book.charge(charge)
         release = work.release(counts)
         try:
@@ -323,14 +320,14 @@ def run(
 
 @dataclass(frozen=True)
 class _Work:
-    """What a run does with the counts once it is paid for.
+    """What a run does with the counts.
 
     Attributes:
-      scales: the least noise of each class.
+      require: refuses a number of rows that it cannot take, before anything is charged.
       release: draws.
     """
 
-    scales: tuple[Scale, ...]
+    require: Callable[[int], None]
     release: Callable[[ExactCounts], Release]
 
 
@@ -338,26 +335,35 @@ def _batch(plan: Plan, terms: Provenance, noise: Noise, progress: Progress, work
     scales = plan.scales(terms.charge)
     delivered = delivered_scales(terms.noise, scales)  # now, as it may refuse
 
+    def require(total: int) -> None:
+        if terms.noise == "rounded":
+            require_range(plan.strategies, scales, total)
+
     def release(counts: ExactCounts) -> Release:
         return Release(plan, terms, delivered, measure(plan, counts, scales, noise, progress, workers))
 
-    return _Work(scales, release)
+    return _Work(require, release)
 
 
 def _adaptive(
     plan: Plan, terms: Provenance, basis: str, chance: Chance, progress: Progress, workers: int | None
 ) -> _Work:
-    strategies, settings = (
-        basis_strategies(plan, basis),
-        Settings(basis=basis, reference=terms.reference, workers=workers),
-    )
+    strategies = basis_strategies(plan, basis)
+    settings = Settings(basis=basis, reference=terms.reference, workers=workers)
+    require_selections(plan, terms.charge, chance, settings)
+
+    def require(total: int) -> None:
+        if total > LARGEST_TOTAL:
+            raise SizeError("an adaptive run takes up to 2^44 rows; use mechanism='batch'")
+        if terms.noise == "rounded":
+            require_range(strategies, adaptive_scales(plan, terms.charge, basis), total)
 
     def release(counts: ExactCounts) -> Release:
         history, found = adapt(plan, counts, terms.charge, strategies, chance, settings, progress)
         values = tuple(found.get(i, np.zeros(0)) for i in range(len(plan.closure.nodes)))
         return Release(plan, terms, (), values, history)
 
-    return _Work(adaptive_scales(plan, terms.charge, basis), release)
+    return _Work(require, release)
 
 
 def _publish(release: Release, file: Pending | None, book: Ledger | None, number: int | None) -> None:

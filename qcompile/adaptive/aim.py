@@ -18,11 +18,17 @@ import numpy as np
 import numpy.typing as npt
 
 from qcompile.adaptive import crp
-from qcompile.adaptive.candidates import Candidates, expected_noise
+from qcompile.adaptive.candidates import (
+    Candidates,
+    candidate_nodes,
+    score_sensitivity,
+    whole_weights,
+)
 from qcompile.adaptive.grem import Estimates, LazyMarginals
+from qcompile.adaptive.levels import expected_noise
 from qcompile.adaptive.objective import Objective
 from qcompile.adaptive.references import References
-from qcompile.adaptive.spending import Spending
+from qcompile.adaptive.spending import MEASURING, Spending
 from qcompile.adaptive.trace import History, Round, Selection, Step
 from qcompile.allocation import PUBLIC, Scale, measurement_scale
 from qcompile.arrays import Array, IntArray, cells
@@ -125,7 +131,6 @@ def adapt(
       What was done, and per measured node the inverse-variance average of its measurements, in counts, ``(rows,)``.
 
     Raises:
-      SizeError: more rows than scores can hold.
       InternalError: a draw would cost more than its share.
     """
     run = _Run(plan, counts, charge, strategies, chance, settings)
@@ -134,6 +139,19 @@ def adapt(
         run.round()
         progress(math.floor(1000 * (1 - run.spending.left / charge)), 1000)
     return History(settings.basis, tuple(run.rounds)), {i: run.estimates.value(i) for i in run.estimates.measured}
+
+
+def require_selections(plan: Plan, charge: Fraction, chance: Chance, settings: Settings) -> None:
+    """Find the noise scales of the smallest and the largest selection, so that nothing is refused after the charge.
+
+    Raises:
+      BudgetError: one is beyond what can be drawn.
+    """
+    nodes = candidate_nodes(plan)
+    sensitivity = score_sensitivity(plan, whole_weights(plan, nodes, settings.reference != "none"))
+    first = Spending(charge, plan.closure.first_block, settings.rounds).next_round().selection
+    for share in (first, charge * (1 - MEASURING)):
+        chance.selection_scale(sensitivity, share)
 
 
 class _Run:
@@ -168,9 +186,11 @@ class _Run:
                 budget = self.spending.initial()
                 steps, skipped, _ = self._measure_below(i, budget)
                 self.rounds.append(Round(i, budget, None, steps, skipped))
+        shrunk = self.settings.reference != "none"
+        self.levels = {i: self.objective.levels(i, self.sensitivities, shrunk) for i in self.candidates.nodes}
+        self.spoiled: dict[int, list[float]] = {}
         self.marginals = self._estimator()
         self._rescore(self.candidates.nodes)
-        self.penalties = {i: self._expected_noise(i, 1.0) for i in self.candidates.nodes}
 
     def _estimator(self) -> Estimator:
         if self.settings.follow is not None:
@@ -187,22 +207,30 @@ class _Run:
         before = self.marginals.estimate(chosen).copy()
         steps, skipped, changes = self._measure_below(chosen, share.measurement)
         self._rescore(self.marginals.update(changes))
-        moved = float(np.abs(self.marginals.estimate(chosen) - before).sum())
-        grown = not share.last and moved <= sigma * self.penalties[chosen]
+        grown = not share.last and not self._taught(chosen, before, sigma)
         if grown:
             self.spending.grow()
         self.rounds.append(Round(chosen, share.selection + share.measurement, selection, steps, skipped, grown))
 
     def _rescore(self, nodes: Iterable[int]) -> None:
         """Look again at the candidates among some nodes, several at a time."""
-
-        def one(node: int) -> tuple[int, int]:
-            return node, self.candidates.distance(node, self.marginals.estimate(node))
-
         held = [i for i in nodes if i in self.candidates]
-        effort = RESCORING * sum(cells(self.closure.shape(self.closure.nodes[i])) for i in held)
-        for node, distance in in_order((partial(one, i) for i in held), effort, self.settings.workers):
-            self.candidates.note(node, distance)
+        effort = RESCORING * sum(cells(self._shape(i)) for i in held)
+        jobs = (partial(self._looked_at, i) for i in held)
+        for node, (distances, spoiled) in zip(held, in_order(jobs, effort, self.settings.workers), strict=True):
+            self.candidates.note(node, distances)
+            self.spoiled[node] = spoiled
+
+    def _looked_at(self, node: int) -> tuple[tuple[int, ...], list[float]]:
+        """How wrong a candidate's estimate is at every level, and how many of its cells noise would spoil."""
+        estimate, levels = self.marginals.estimate(node), self.levels[node]
+        return self.candidates.distances(node, estimate, levels), [v.spoiled(v.summed(estimate)) for v in levels]
+
+    def _taught(self, node: int, before: Array, sigma: float) -> bool:
+        """Whether a marginal's estimate moved by more than noise does, at any level."""
+        moved = self.marginals.estimate(node) - before
+        far = [float(np.abs(level.summed(moved)).sum()) for level in self.levels[node]]
+        return any(f > noise for f, noise in zip(far, self._expected_noise(node, sigma), strict=True))
 
     def _select(self, share: Fraction, sigma: float) -> tuple[int, Selection]:
         """The exponential mechanism over all candidates."""
@@ -210,7 +238,7 @@ class _Run:
             self.candidates.sensitivity, self.chance.selection_scale(self.candidates.sensitivity, share)
         )
         self.spending.book(selection.cost, share)
-        scores = self.candidates.scores({i: sigma * p for i, p in self.penalties.items()})
+        scores = self.candidates.scores({i: self._expected_noise(i, sigma) for i in self.candidates.nodes})
         label = f"round {len(self.rounds) + 1}: selection"
         return self.candidates.nodes[self.chance.select(scores, selection.scale, label)], selection
 
@@ -244,6 +272,9 @@ class _Run:
     def _sensitivity(self, node: int) -> Fraction:
         return self.sensitivities[int(self.closure.class_of[node])]
 
-    def _expected_noise(self, node: int, sigma: float) -> float:
-        shape = self.closure.shape(self.closure.nodes[node])
-        return expected_noise(sigma, cells(shape), self.objective.spread(node, self.sensitivities))
+    def _expected_noise(self, node: int, sigma: float) -> list[float]:
+        pairs = zip(self.spoiled[node], self.levels[node], strict=True)
+        return [expected_noise(sigma, spoiled, level.spread) for spoiled, level in pairs]
+
+    def _shape(self, node: int) -> tuple[int, ...]:
+        return self.closure.shape(self.closure.nodes[node])

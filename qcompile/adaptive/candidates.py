@@ -7,15 +7,16 @@ estimates are rounded to multiples of 2^-8 before they are compared with the cou
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from qcompile.adaptive.levels import Level
 from qcompile.arrays import Array, IntArray, cells
 from qcompile.data.counts import ExactCounts
-from qcompile.errors import SizeError
 from qcompile.lattice import Node, subsets
 from qcompile.plan import Plan
+from qcompile.workload import Product
 
 STEPS = 2**8
 """Grid steps in a count of 1."""
@@ -23,16 +24,22 @@ STEPS = 2**8
 LARGEST_WEIGHT = 2**10
 """Weights are rounded to whole numbers of this size."""
 
-LARGEST_TOTAL = 2**40
-"""Rows up to which all sums of grid steps are exact in doubles and weighted scores fit into 64 bits."""
+LARGEST_TOTAL = 2**44
+"""Rows up to which counts in grid steps are exact in doubles."""
 
-_LARGEST_PENALTY = 2.0**50
+_LARGEST_ERROR = 2.0**51
 
 
 def candidate_nodes(plan: Plan) -> tuple[int, ...]:
     """Positions of the nodes that can be chosen: those of the closure with anything to measure but the total."""
     closure = plan.closure
     return tuple(i for i in range(1, closure.first_block) if closure.class_of[i] >= 0 and closure.nodes[i])
+
+
+def _products(plan: Plan) -> Iterator[tuple[Product, float]]:
+    """All products with their families' weights, relative to the largest."""
+    largest = max(f.weight for f in plan.workload.families)
+    return ((product, f.weight / largest) for f in plan.workload.families for product in f.products())
 
 
 def overlap_weights(plan: Plan, nodes: tuple[int, ...]) -> Array:
@@ -42,10 +49,9 @@ def overlap_weights(plan: Plan, nodes: tuple[int, ...]) -> Array:
       McKenna et al. 2022, arXiv 2201.12677, section 3.
     """
     by_name: dict[str, float] = {}
-    for family in plan.workload.families:
-        for product in family.products():
-            for name in product.names:
-                by_name[name] = by_name.get(name, 0.0) + family.weight
+    for product, weight in _products(plan):
+        for name in product.names:
+            by_name[name] = by_name.get(name, 0.0) + weight
     closure = plan.closure
     return np.array([sum(by_name[n] for n in closure.names(closure.nodes[i])) for i in nodes])
 
@@ -57,11 +63,10 @@ def heir_weights(plan: Plan, nodes: tuple[int, ...]) -> Array:
     tables at three budgets this was better than AIM's weights, than the weight itself and than equal ones.
     """
     closure, held = plan.closure, dict[Node, float]()
-    for family in plan.workload.families:
-        for product in family.products():
-            view = tuple(sorted(closure.schema.positions[n] for n in product.names))
-            for below in subsets(view):
-                held[below] = held.get(below, 0.0) + family.weight
+    for product, weight in _products(plan):
+        view = tuple(sorted(closure.schema.positions[n] for n in product.names))
+        for below in subsets(view):
+            held[below] = held.get(below, 0.0) + weight
     pairs: dict[int, list[float]] = {}
     for node, weight in held.items():
         for a in node if len(node) == 2 else ():
@@ -100,52 +105,50 @@ class Candidates:
       plan: what may be measured.
       counts: the exact contingency tables.
       inherited: whether larger marginals are estimated from smaller ones, see `heir_weights`.
-
-    Raises:
-      SizeError: there are more rows than scores can hold exactly.
     """
 
     def __init__(self, plan: Plan, counts: ExactCounts, inherited: bool) -> None:
-        if counts.total > LARGEST_TOTAL:
-            raise SizeError("an adaptive run takes up to 2^40 rows; use mechanism='batch'")
         self.nodes = candidate_nodes(plan)
         self.weights = whole_weights(plan, self.nodes, inherited)
         self.sensitivity = score_sensitivity(plan, self.weights)
         self._tables = dict(_tables(plan, counts))  # times STEPS, as doubles: exact
-        self._errors = np.zeros(len(self.nodes), dtype=np.int64)
-        self._place = {node: i for i, node in enumerate(self.nodes)}
+        self._held = frozenset(self.nodes)
+        self._distances: dict[int, tuple[int, ...]] = {}
 
     def __contains__(self, node: object) -> bool:
-        return node in self._place
+        return node in self._held
 
     def counts(self, node: int) -> IntArray:
         """The exact marginal on a node or the total, axes in schema order."""
         return np.asarray(self._tables[node] / STEPS, dtype=np.int64)
 
-    def distance(self, node: int, estimate: Array) -> int:
-        """The L1 distance of an estimate, rounded to the grid, to the exact counts, in grid steps."""
+    def distances(self, node: int, estimate: Array, levels: Sequence[Level]) -> tuple[int, ...]:
+        """The L1 distance of an estimate, rounded to the grid, to the exact counts, in grid steps, at every level.
+
+        Up to 2^51 it is a sum of whole numbers in doubles, exact; more is cut off there, which no row moves by more.
+        """
         off = np.multiply(estimate, STEPS)
         np.rint(off, out=off)
         off -= self._tables[node]
-        return int(np.abs(off, out=off).sum())
+        return tuple(int(min(float(np.abs(level.summed(off)).sum()), _LARGEST_ERROR)) for level in levels)
 
-    def note(self, node: int, distance: int) -> None:
+    def note(self, node: int, distances: tuple[int, ...]) -> None:
         """Take note of how wrong a marginal's new estimate is."""
-        self._errors[self._place[node]] = distance
+        self._distances[node] = distances
 
-    def scores(self, penalties: Mapping[int, float]) -> IntArray:
-        """The score of every candidate, in grid steps, one per entry of `nodes`.
+    def scores(self, penalties: Mapping[int, Sequence[float]]) -> IntArray:
+        """The score of every candidate, in grid steps, one per entry of `nodes`; they fit into 62 bits.
 
         Args:
-          penalties: by node, the error that its noise would have, in counts.
+          penalties: by node, the error that its noise would have at every level, in counts.
         """
-        expected = np.array([min(penalties[n] * STEPS, _LARGEST_PENALTY) for n in self.nodes])
-        return np.asarray(self.weights * (self._errors - np.rint(expected).astype(np.int64)))
+        beyond = [self._beyond(n, penalties[n]) for n in self.nodes]
+        return np.asarray(self.weights * np.array(beyond, dtype=np.int64))
 
-
-def expected_noise(sigma: float, cell_count: int, spread: float) -> float:
-    """Expected L1 norm of Gaussian noise on a marginal, ``sqrt(2/pi) sigma`` per cell, times the basis's spread."""
-    return math.sqrt(2 / math.pi) * sigma * spread * cell_count
+    def _beyond(self, node: int, penalties: Sequence[float]) -> int:
+        """The largest error beyond noise over all levels: where a row moves each by 1, it moves their maximum by 1."""
+        expected = [round(min(p * STEPS, _LARGEST_ERROR)) for p in penalties]
+        return max(d - e for d, e in zip(self._distances[node], expected, strict=True))
 
 
 def _tables(plan: Plan, counts: ExactCounts) -> list[tuple[int, Array]]:

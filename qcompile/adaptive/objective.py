@@ -8,11 +8,13 @@ that no family asks for is selected as a step towards larger ones, and then all 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 
-from qcompile.factors import Marginal
+from qcompile.adaptive.correct import is_residual_basis
+from qcompile.adaptive.levels import Level, block_matrix, block_starts
+from qcompile.factors import Factor, Marginal, Matrix
 from qcompile.lattice import Lattice, Node, subsets
 from qcompile.plan import Plan
 from qcompile.strategy import Strategy
@@ -55,18 +57,36 @@ class Objective:
                         total[i] = total.get(i, 0.0) + weight * loss
         return total if node in total else self._product_losses(self._cells_of(chosen))
 
-    def spread(self, node: int, sensitivities: Sequence[Fraction]) -> float:
-        """How much larger a cell's standard error is than sigma when a marginal is measured anew at cost 1/sigma^2.
-
-        1 for the residual basis: the best allocation then equals the Gaussian noise of the whole marginal.
+    def levels(self, node: int, sensitivities: Sequence[Fraction], shrunk: bool) -> tuple[Level, ...]:
+        """The resolutions at which a marginal is looked at: its cells, and blocks where its families add them up.
 
         Args:
           node: the marginal.
           sensitivities: squared, per class.
+          shrunk: whether measurements of a node that is measured as its cells are will be shrunk.
         """
-        losses = self._product_losses(self._cells_of(self._lattice.nodes[node]))
+        attributes = [self._lattice.schema.attributes[a] for a in self._lattice.nodes[node]]
+        whole = [Marginal(a) for a in attributes]
+        alike = shrunk and is_residual_basis(self._strategies[int(self._lattice.class_of[node])])
+        fine = Level((), math.prod(f.count for f in whole), self._spread(Product(tuple(whole)), sensitivities), alike)
+        added = {n for p, _ in self._products.get(self._lattice.nodes[node], []) for n in added_up(p)}
+        if not any(a.name in added and a.size > 2 for a in attributes):
+            return (fine,)
+        blocks: list[Factor] = [
+            Matrix([a], block_matrix(a.size)) if a.name in added else Marginal(a) for a in attributes
+        ]
+        starts = tuple(block_starts(a.size) if a.name in added else None for a in attributes)
+        spread = self._spread(Product(tuple(blocks)), sensitivities)
+        return fine, Level(starts, math.prod(f.count for f in blocks), spread, False)
+
+    def _spread(self, product: Product, sensitivities: Sequence[Fraction]) -> float:
+        """How much larger a query's standard error is than sigma when a product is measured anew at cost 1/sigma^2.
+
+        1 for cells on the residual basis: the best allocation then equals Gaussian noise on the whole marginal.
+        """
+        losses = self._product_losses(product)
         roots = [math.sqrt(loss * sensitivities[int(self._lattice.class_of[i])]) for i, loss in losses.items()]
-        return sum(roots) / math.sqrt(math.prod(self._lattice.shape(self._lattice.nodes[node])))
+        return sum(roots) / math.sqrt(product.count)
 
     def _cells_of(self, node: Node) -> Product:
         return Product(tuple(Marginal(self._lattice.schema.attributes[i]) for i in node))
@@ -75,3 +95,8 @@ class Objective:
         parts = node_parts(self._lattice, product)
         errors = {p.node: part_errors(p, self._strategies[int(self._lattice.class_of[p.node])])[0] for p in parts}
         return {i: e for i, e in errors.items() if e > 0}
+
+
+def added_up(product: Product) -> Iterator[str]:
+    """The attributes along which a product's queries add up neighbouring values."""
+    return (name for f in product.factors if f.kind not in ("marginal", "whole") for name in f.names)

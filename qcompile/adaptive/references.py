@@ -5,7 +5,8 @@ every node has a *reference*, the table that a multiplicative model of the small
 say how the data deviates from it:
 
 - a node that was not measured takes the reference's residual;
-- a measured one takes the reference's plus the deviation, shrunk cell by cell (`qcompile.adaptive.shrink`).
+- a measured one takes the reference's plus the deviation, shrunk cell by cell (`qcompile.adaptive.shrink`) where its
+  noise is alike in all cells, in full elsewhere.
 
 All of it is post-processing of private output. Estimates are biased; no standard error is given for them.
 """
@@ -23,7 +24,7 @@ from qcompile.adaptive.correct import Corrector
 from qcompile.adaptive.grem import Estimates
 from qcompile.adaptive.pairs import Pairs
 from qcompile.arrays import Array
-from qcompile.lattice import Lattice, Node, covered
+from qcompile.lattice import Lattice, Node, covered, subsets
 from qcompile.reconstruct import Residual, lifted, marginal
 
 REFERENCES = ("none", "independence", "tree", "loglinear", "auto")
@@ -65,27 +66,39 @@ class References:
           changed: the nodes that were measured.
 
         Returns:
-          The nodes whose estimates moved by more than the tolerance.
+          The nodes whose estimates moved, by a table below them, or their own, that moved by more than the tolerance.
         """
-        new, moved = set(changed), set[int]()
-        self._pairs = Pairs(self._estimates, self._corrector, tree=self._kind in ("tree", "auto"))
-        small = {i: (np.zeros(0), table) for i, table in self._pairs.counts.items()}
-        small |= {i: self._both(i, table) for i, table in self._pairs.tables.items()}
-        for i, found in small.items():
-            if i in new or i not in self._found or self._far(found, self._found[i]):
-                self._found[i] = found
-                self._information.pop(self._lattice.nodes[i], None)
+        moved = self._small_moves()
+        for i in self._order:
+            node = self._lattice.nodes[i]
+            touched = len(node) > 2 and (i in changed or not moved.isdisjoint(self._made_of(node)))
+            if touched and (i in self._maximal or self._moves(i)):
                 moved.add(i)
-        for i in self._order[len(small) :]:
-            below = {self._lattice.index[c] for c in covered(self._lattice.nodes[i])}
-            if (i in new or below & moved) and self._moves(i, i in new):
-                moved.add(i)
-        return sorted(moved)
+        held = {self._lattice.nodes[i] for i in moved}
+        return [i for i in self._order if not held.isdisjoint(subsets(self._lattice.nodes[i]))]
 
-    def _moves(self, node: int, certainly: bool) -> bool:
-        """Forget what follows from the old tables of smaller nodes, unless what follows from the new ones is near."""
+    def _small_moves(self) -> set[int]:
+        """Make all nodes of up to two attributes anew, and take over those that moved."""
+        self._pairs = Pairs(self._estimates, self._corrector, tree=self._kind in ("tree", "auto"))
+        found = {self._lattice.index[()]: (np.zeros(0), np.array(self._corrector.total))}
+        found |= {i: (np.zeros(0), table) for i, table in self._pairs.counts.items()}
+        found |= {i: self._both(i, table) for i, table in self._pairs.tables.items()}
+        moved = {i for i, new in found.items() if i not in self._found or self._far(new, self._found[i])}
+        for i in moved:
+            self._found[i] = found[i]
+            self._information.pop(self._lattice.nodes[i], None)
+        return moved
+
+    def _made_of(self, node: Node) -> list[int]:
+        """The nodes whose tables a reference is made of."""
+        if self._kind in ("loglinear", "auto"):
+            return [self._lattice.index[c] for c in covered(node)]
+        return self._small
+
+    def _moves(self, node: int) -> bool:
+        """Make a node's table anew, and take it over where it moved."""
         old = self._found.pop(node, None)
-        if old is None or certainly or self._far(self._get(node), old):
+        if old is None or self._far(self._get(node), old):
             return True
         self._found[node] = old
         return False
@@ -121,6 +134,10 @@ class References:
     def _order(self) -> list[int]:
         """All nodes of the closure with attributes, smallest first."""
         return [i for i in range(self._lattice.first_block) if self._lattice.nodes[i]]
+
+    @cached_property
+    def _small(self) -> list[int]:
+        return [i for i in self._order if len(self._lattice.nodes[i]) <= 2]
 
     @cached_property
     def _maximal(self) -> frozenset[int]:

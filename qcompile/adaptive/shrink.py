@@ -46,6 +46,8 @@ def weights(deviation: Array, reference: Array, noise: float) -> Array:
 
 
 def _groups(reference: Array) -> IntArray:
-    """``floor(2 log2 q)`` of each cell, within the groups."""
-    _, exponent = np.frexp(np.square(reference).ravel())
+    """``floor(2 log2 q)`` of each cell, within the groups; cells where q is 0 are in the smallest."""
+    squares = np.square(reference).ravel()
+    _, exponent = np.frexp(squares)
+    exponent[squares == 0] = _SMALLEST
     return np.asarray(np.clip(exponent - _SMALLEST, 0, GROUPS - 1), dtype=np.int64)

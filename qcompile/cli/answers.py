@@ -46,7 +46,7 @@ def answers(
     table = release.answers(family, alpha=alpha, simultaneous=simultaneous, estimate=estimate, processing=processing)
     if output is not None:
         require_target(output, release_file)
-        write_table(table, output)
+        write_table(_labelled(table, output), output)
         result(f"{table.num_rows:,} answers written to {output}")
     else:
         result("\n".join(table_lines(table, limit=limit or None)))
@@ -54,17 +54,33 @@ def answers(
     message(f"estimates: {made}; intervals: {interval}")
 
 
+def _labelled(table: Any, path: str) -> Any:
+    """The table with a column that says how its numbers were made, where they are not a batch's unbiased estimates.
+
+    Parquet and Arrow files have it in their metadata; the other formats have no other place.
+    """
+    import pyarrow as pa
+
+    made, interval = (table.schema.metadata[key].decode() for key in (b"estimate", b"interval"))
+    if Path(path).suffix.lower() in (".parquet", ".arrow") or (made == "unbiased" and "nominal" not in interval):
+        return table
+    note = pa.array([f"{made}; intervals: {interval}"] * table.num_rows, pa.string())
+    return table.append_column("note" if "note" not in table.column_names else "how it was made", note)
+
+
 def _families(release: Release) -> Any:
-    """Name, queries and text of every family; of a batch the predicted rmse, too."""
+    """Name, queries and text of every family, with the predicted rmse, or how many were measured adaptively."""
     import pyarrow as pa
 
     families = release.plan.workload.families
-    columns: dict[str, Any] = {"family": [f.name for f in families], "queries": [f.count for f in families]}
-    if release.history is None:
-        cost = float(2 * release.provenance.charge)
-        errors = [release.plan.family_errors(f).total for f in families]
-        columns["rmse"] = [math.sqrt(e / f.count / cost) for e, f in zip(errors, families, strict=True)]
-    return pa.table(columns | {"text": [f.text for f in families]})
+    text = pa.array([f.text for f in families], pa.string())
+    if release.history is not None:
+        return release.coverage().append_column("text", text)
+    cost = float(2 * release.provenance.charge)
+    errors = [release.plan.family_errors(f).total for f in families]
+    rmse = [math.sqrt(e / f.count / cost) for e, f in zip(errors, families, strict=True)]
+    queries = [f.count for f in families]
+    return pa.table({"family": [f.name for f in families], "queries": queries, "rmse": rmse, "text": text})
 
 
 def write_table(table: Any, path: str) -> None:

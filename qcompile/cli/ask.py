@@ -35,9 +35,10 @@ def ask(
     low, high = (math.nan, math.nan) if biased else answer.interval(alpha)
     if as_json:
         found = {"estimate": answer.estimate, "std_error": answer.std_error, "lower": low, "upper": high}
-        result(json.dumps({k: None if math.isnan(v) else v for k, v in found.items()}))
+        numbers = {k: None if math.isnan(v) else v for k, v in found.items()}
+        result(json.dumps({**numbers, "method": answer.method}))
     elif biased:
-        result(f"{answer.estimate:,.1f} ({answer.method}; no standard error: ask with --estimate unbiased)")
+        result(f"{answer.estimate:,.1f} ({answer.method}; biased: no standard error)")
     else:
         level = f"{100 * (1 - alpha):g} %"
         result(f"{answer.estimate:,.1f}, std error {answer.std_error:,.1f}, {level} interval {low:,.1f} to {high:,.1f}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -53,18 +54,18 @@ def inspect(
     release = load_release(file) if archive.kind_of(file) == KIND else None
     plan = release.plan if release else read_plan(file)
     if as_json:
-        result(json.dumps(plan_json(plan) | _rounds_json(release), indent=1))
+        result(json.dumps(plan_json(plan) | _release_json(release), indent=1))
     elif dot:
         result(plan_dot(plan).rstrip())
     else:
         if release:
             result(_terms(release, archive.stated_hash(file, KIND)))
         if release and release.history is not None:
-            result(f"rounds, on the {release.history.basis} basis\n")
-            result("\n".join(table_lines(release.rounds(), limit=40)) + "\n")
+            result(_rounds(release, release.history.basis))
         result(plan.explain().rstrip())
         if budget is not None:
-            result(f"\npredicted errors at {budget.describe()}")
+            batch = " of a batch" if release and release.history is not None else ""
+            result(f"\npredicted errors{batch} at {budget.describe()}")
             result("\n".join(table_lines(plan.summary(budget), limit=40)))
 
 
@@ -74,10 +75,31 @@ def _unit(column: str | None) -> str:
     return "" if column is None else f"; rows of each {printable(column)} cut to that number"
 
 
-def _rounds_json(release: Release | None) -> dict[str, Any]:
-    if release is None or release.history is None:
+def _rounds(release: Release, basis: str) -> str:
+    """The rounds of an adaptive run and how far each family was measured, with a legend; then the plan's heading."""
+    lines = [
+        f"rounds, on the {basis} basis (least_sigma: smallest noise scale of what was measured; skipped: nodes known",
+        "well enough; next: growth of the later rounds' budget, as this one taught little)",
+        "",
+        *table_lines(release.rounds(), limit=40),
+        "",
+        "families (unbiased: their queries that what was measured answers without a reference)",
+        "",
+        *table_lines(release.coverage()),
+        "",
+        "the plan, with the errors that a batch would have; errors of this run depend on what was measured",
+    ]
+    return "\n".join(lines)
+
+
+def _release_json(release: Release | None) -> dict[str, Any]:
+    if release is None:
         return {}
-    return {"basis": release.history.basis, "rounds": release.rounds().to_pylist()}
+    found = asdict(release.provenance)
+    terms = {**found, "charge": str(found["charge"]), "stamps": list(found["stamps"])}
+    if release.history is None:
+        return {"release": terms}
+    return {"release": {**terms, "basis": release.history.basis, "rounds": release.rounds().to_pylist()}}
 
 
 def _terms(release: Release, content: str) -> str:

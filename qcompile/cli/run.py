@@ -103,9 +103,13 @@ def run(
         result(f"ledger: {ledger} will have rho {amount_text(expected.remaining)} left")
     for stamp in stamps(plan, noise, test_seed, leave_out=ledger is not None and not strict_values):
         message(f"warning: {stamp}")
-    result(_what(expected))
+    result(_what(expected, reference, basis))
     if mechanism == "batch":
         result("\n".join(table_lines(plan.summary(Budget(rho=expected.charge)), limit=40)))
+    else:
+        message(
+            "note: errors of an adaptive run are not known beforehand; its usual answers are biased, without std errors"
+        )
     if dry:
         result("dry run: nothing was read, nothing was spent")
         return
@@ -145,12 +149,12 @@ def _require_targets(plan_file: str, data: str | None, output: str | None, ledge
     require_target(output, plan_file, data, *([] if ledger is None else [ledger]))
 
 
-def _what(expected: DryRun) -> str:
+def _what(expected: DryRun, reference: str, basis: str) -> str:
     from qcompile.arrays import bytes_text
 
     low, high = expected.sigma
-    scale = f"noise scale {low:.5g} to {high:.5g}"
-    takes = f"about {bytes_text(expected.memory)} and {max(1, round(expected.seconds))} s"
+    takes = f"about {bytes_text(expected.memory)} beyond program and plan, and {max(1, round(expected.seconds))} s"
     if expected.draws is None:
-        return f"round by round, from {expected.nodes:,} candidate marginals, {scale}; {takes}"
-    return f"{expected.draws:,} measurements on {expected.nodes:,} nodes, {scale}; {takes}"
+        how = f"reference {reference}, {basis} basis, noise scale at least {low:.5g}"
+        return f"round by round, candidate marginals: {expected.nodes:,}; {how}; {takes}"
+    return f"{expected.draws:,} measurements on {expected.nodes:,} nodes, noise scale {low:.5g} to {high:.5g}; {takes}"

@@ -146,6 +146,6 @@ def _require(scores: IntArray, scale: float) -> None:
     if scores.ndim != 1 or scores.size == 0 or scores.dtype != np.int64:
         raise InternalError(f"scores must be a vector of 64-bit integers, got {scores.dtype} of shape {scores.shape}")
     if not -LARGEST_SCORE < int(scores.min()) <= int(scores.max()) < LARGEST_SCORE:
-        raise InternalError(f"scores must be below 2^62 in size, got {scores.min()} to {scores.max()}")
+        raise InternalError("scores must be below 2^62 in size")  # which ones they are is confidential
     if not 0 < scale < math.inf:
         raise InternalError(f"the scale of a selection must be a finite number > 0, got {scale!r}")

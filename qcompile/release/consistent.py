@@ -42,7 +42,7 @@ TOLERANCE = 1e-8
 """By how much marginals may differ from their mean over the tables, relative to the total."""
 
 LARGEST_CELLS = 2**21
-"""Cells of all tables together, at most: half a minute to two of one core. All pairs of 40 attributes have fewer."""
+"""Cells of all tables together, at most: a minute of one core, or two where noise exceeds most counts."""
 
 MOST_ROUNDS = 2000
 """After which the tables count as beyond reach; usual are 30 to 500."""

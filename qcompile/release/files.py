@@ -151,6 +151,8 @@ def _check_terms(plan: Plan, provenance: Provenance, plan_document: object) -> N
         raise ValueError("there is no such accounting, or a warning is missing")
     if (provenance.neighbours, provenance.contributions) != (options.neighbours, options.contributions):
         raise StorageError("the release states another privacy unit than its plan; measure again")
+    if provenance.mechanism == "adaptive" and provenance.accounting != "zcdp":
+        raise ValueError("an adaptive run is accounted in zCDP")
     if provenance.mechanism not in MECHANISMS or provenance.reference not in REFERENCES:
         raise ValueError("there is no such mechanism or reference")
     if provenance.noise not in NOISES or provenance.charge <= 0:

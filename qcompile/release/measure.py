@@ -6,7 +6,7 @@ default noise a node's mechanism is ``y = g round((B x + sigma Z) / g)`` over th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -83,16 +83,21 @@ def measure(
     return tuple(values)
 
 
-def require_range(plan: Plan, scales: tuple[Scale, ...], total: int) -> None:
+def require_range(strategies: Sequence[Strategy], scales: Sequence[Scale], total: int) -> None:
     """Refuse, before anything is spent, measurements that might not fit into 64 bits of grid steps.
 
     An entry of B x is at most ``total max_j |B e_j|``; the noise adds less than 2^20 steps. It takes a budget that
     protects nobody, or a table past all tables, to be refused.
 
+    Args:
+      strategies: B per class.
+      scales: the least noise of each class.
+      total: number of rows.
+
     Raises:
       BudgetError: one might not fit.
     """
-    for strategy, scale in zip(plan.strategies, scales, strict=True):
+    for strategy, scale in zip(strategies, scales, strict=True):
         if total * root_up(strategy.sensitivity_squared) / scale.grid >= LARGEST_STEPS:
             raise BudgetError(
                 f"measurements of this many rows at a noise scale of {scale.sigma:.2g} counts do not fit into 64 bits; "

@@ -29,6 +29,7 @@ from qcompile.release.measure import Values
 from qcompile.release.provenance import Provenance
 from qcompile.release.sources import Source, marginal_product
 from qcompile.strategy import Strategy
+from qcompile.variances import node_parts
 from qcompile.workload import Family, Product
 
 if TYPE_CHECKING:
@@ -151,8 +152,10 @@ class Release:
                 estimates.add(node, self.measured(node), 1 / variance if variance else math.inf)
         return Best(estimates, self.provenance.reference)
 
-    def _choice(self, estimate: str | None, processing: str | None) -> tuple[str, str]:
+    def _choice(self, estimate: str | None, processing: str | None, cell_by_cell: bool) -> tuple[str, str]:
         """The estimate and its processing that a question is about, with the defaults filled in.
+
+        Removing negative counts cell by cell shifts every sum of cells: the default where cells are what is asked for.
 
         Raises:
           OptionError: one of them is unknown, or they do not go together.
@@ -170,7 +173,8 @@ class Release:
             raise OptionError(
                 "this plan measures blocks only, which have no best estimates; ask for estimate='unbiased'"
             )
-        return chosen, one_of("processing", "nonnegative" if processing is None else processing, PROCESSING)
+        usual = "nonnegative" if cell_by_cell else "none"
+        return chosen, one_of("processing", usual if processing is None else processing, PROCESSING)
 
     def answers(
         self,
@@ -189,7 +193,8 @@ class Release:
           estimate: "unbiased" (the default for a batch): with standard errors; null where an adaptive run did not
             measure what a query depends on. "best" (the default for an adaptive run): with references and processing,
             biased, without standard errors.
-          processing: of best estimates: "nonnegative" (the default), "none", "consistent" or "integer".
+          processing: of best estimates: "none", "nonnegative", "consistent" or "integer"; usually "nonnegative" for
+            families of marginals alone, and "none" for others, whose queries add up many cells.
 
         Returns:
           One row per query in query order; label columns (text), estimate, std_error, lower, upper. The table's
@@ -200,8 +205,10 @@ class Release:
           SizeError: the table would not fit in memory.
         """
         intervals.check_alpha(alpha)
-        chosen, processed = self._choice(estimate, processing)
         found = self.plan.workload.family(family)
+        chosen, processed = self._choice(estimate, processing, all(f.kind == "marginal" for f in found.factors))
+        if chosen == "best" and simultaneous:
+            raise OptionError("no intervals hold for best estimates, which are biased; ask for estimate='unbiased'")
         if chosen == "best":
             return family_table(found, self._best_rows(found, processed), None, self._made(chosen, processed))
         width = self._simultaneous(found, alpha) if simultaneous else intervals.pointwise(alpha)
@@ -251,7 +258,7 @@ class Release:
           OptionError: an unknown or repeated attribute, or an option that cannot be.
           NotEstimableError: not every cell is in the span of what was measured.
         """
-        chosen, processed = self._choice(estimate, processing)
+        chosen, processed = self._choice(estimate, processing, cell_by_cell=True)
         names = self._names(attributes)
         product = marginal_product(self.plan.closure, names)
         if chosen == "best":
@@ -311,7 +318,7 @@ class Release:
           OptionError: an option that cannot be.
           NotEstimableError: the query lies outside the span of what was measured.
         """
-        chosen, processed = self._choice(estimate, processing)
+        chosen, processed = self._choice(estimate, processing, cell_by_cell=False)
         product = grammar.parse_query(query, self.plan.workload.schema)
         if chosen == "best":
             return self._ask_best(product, processed)
@@ -337,6 +344,23 @@ class Release:
         if self.history is None:
             raise OptionError("a batch measures everything at once and has no rounds; see plan.explain()")
         return rounds_table(self.history, self.plan)
+
+    def coverage(self) -> pa.Table:
+        """How far each family was measured: family, queries, unbiased (how many of them have an unbiased estimate)."""
+        import pyarrow as pa
+
+        families = self.plan.workload.families
+        unbiased = [sum(self._estimable(p) for p in f.products()) for f in families]
+        return pa.table(
+            {"family": [f.name for f in families], "queries": [f.count for f in families], "unbiased": unbiased}
+        )
+
+    def _estimable(self, product: Product) -> int:
+        """How many of a product's queries have an unbiased estimate: all where all nodes below it were measured."""
+        source = next(s for s in self._sources if s.lattice.only is None)
+        if all(math.isfinite(self.variances[part.node]) for part in node_parts(source.lattice, product)):
+            return product.count
+        return int(np.isfinite(source.variances(product)).sum())
 
     def save(self, path: str | Path) -> None:
         """Write the release, its plan inside, to a file."""

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from qcompile.adaptive.basis import BASES, basis_strategies
 from qcompile.adaptive.candidates import candidate_nodes, score_sensitivity, whole_weights
-from qcompile.adaptive.spending import GROWTH
+from qcompile.adaptive.spending import GROWTH, Spending
 from qcompile.adaptive.trace import History, Round, Selection, Step
 from qcompile.errors import StorageError
+from qcompile.lattice import subsets
 from qcompile.plan import Plan
-from qcompile.release.scales import honest, read_fraction, read_scale, scale_data
+from qcompile.release.scales import SLACK, honest, read_fraction, read_scale, scale_data
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,19 +82,57 @@ def _check_nodes(history: History, plan: Plan) -> None:
 
 
 def _check_costs(history: History, plan: Plan, charge: Fraction, noise: str, reference: str) -> None:
+    """Costs are computed anew from the strategies, and the budget is divided once more as a run divides it."""
     strategies = basis_strategies(plan, history.basis)
     expected = [plan.unit.sensitivity_squared(s) for s in strategies]
     weights = whole_weights(plan, candidate_nodes(plan), reference != "none")
     score = score_sensitivity(plan, weights)
     fair = all(honest(s.scale, expected[int(plan.closure.class_of[s.node])], noise) for s in history.steps)
     chosen = [r.selection for r in history.rounds if r.selection is not None]
-    fair &= all(0 < s.scale < math.inf and s == Selection.of(score, s.scale) for s in chosen)
-    fair &= all(r.cost <= r.budget for r in history.rounds)
-    if not fair or sum((r.budget for r in history.rounds), Fraction(0)) != charge:
+    fair = fair and all(0 < s.scale < math.inf and s == Selection.of(score, s.scale) for s in chosen)
+    if not (fair and _replayed(history, plan, charge)):
         raise StorageError(
             "the rounds of the release contradict its charge; its standard errors and its privacy cannot both be as "
             "stated: measure again"
         )
+
+
+def _replayed(history: History, plan: Plan, charge: Fraction) -> bool:
+    """Whether a run of this charge can have had these rounds: what is public, single attributes, then selections."""
+    rest = list(history.rounds)
+    while rest and rest[0].budget == 0:
+        public = rest.pop(0)
+        if public.selection is not None or public.cost or len(public.steps) != 1:
+            return False
+    spending = Spending(charge, plan.closure.first_block)
+    for node in candidate_nodes(plan):
+        if len(plan.closure.nodes[node]) == 1:
+            share = spending.initial()
+            if not rest or rest[0].selection is not None or not _fits(rest.pop(0), plan, share, Fraction(0)):
+                return False
+    for r in rest:
+        if r.selection is None or not spending.left:
+            return False
+        part = spending.next_round()
+        if not _fits(r, plan, part.measurement, part.selection) or (part.last and r.grown):
+            return False
+        if r.grown:
+            spending.grow()
+    return not spending.left
+
+
+def _fits(r: Round, plan: Plan, measurement: Fraction, selection: Fraction) -> bool:
+    """Whether a round spent its shares, but for rounding, on different nodes below its marginal."""
+    nodes = [s.node for s in r.steps] + list(r.skipped)
+    below = {plan.closure.index[s] for s in subsets(plan.closure.nodes[r.marginal])}
+    chosen = r.selection.cost if r.selection else Fraction(0)
+    spent = [(measurement, r.cost - chosen), (selection, chosen)]
+    return (
+        len(nodes) == len(set(nodes))
+        and below.issuperset(nodes)
+        and r.budget == measurement + selection
+        and all((1 - SLACK) * float(share) <= float(cost) and cost <= share for share, cost in spent)
+    )
 
 
 def rounds_table(history: History, plan: Plan) -> pa.Table:
@@ -119,8 +158,8 @@ def rounds_table(history: History, plan: Plan) -> pa.Table:
         "rho": ("float64", [float(r.budget) for r in rounds]),
         "selection_rho": ("float64", [float(r.selection.cost) if r.selection else None for r in rounds]),
         "measured": ("string", [", ".join(name(s.node) for s in r.steps) for r in rounds]),
-        "sigma": ("float64", [min(s.scale.sigma for s in r.steps) for r in rounds]),
-        "known": ("int64", [len(r.skipped) for r in rounds]),
+        "least_sigma": ("float64", [min(s.scale.sigma for s in r.steps) for r in rounds]),
+        "skipped": ("int64", [len(r.skipped) for r in rounds]),
         "next": ("string", [f"{GROWTH}x" if r.grown else "" for r in rounds]),
     }
     return pa.table({k: pa.array(values, pa.type_for_alias(kind)) for k, (kind, values) in columns.items()})

@@ -82,8 +82,8 @@ class Source:
         if not math.isfinite(self.sigma_squared[node]):
             names = " x ".join(self.lattice.names(self.lattice.nodes[node])) or "the total"
             raise NotEstimableError(
-                f"the query depends on {names}, which this adaptive run did not measure; ask for estimate='best', or "
-                "spend more"
+                f"the query depends on {names}, which this adaptive run did not measure; ask for the best estimate, "
+                "which has no standard error"
             )
 
     def residual(self, node: int) -> Array | None:

@@ -98,25 +98,39 @@ def test_other_privacy_units_are_paid_for(neighbours: str, contributions: int) -
         assert float(estimates.value(0)[0]) == counts_of(plan).total
 
 
+@pytest.mark.parametrize("inherited", [False, True])
+@pytest.mark.parametrize("penalty", [0.0, 11.0, 80.0])
 @pytest.mark.parametrize(("neighbours", "rows"), [("add-remove", 1), ("add-remove", 2), ("replace-one", 1)])
-def test_scores_move_by_no_more_than_their_sensitivity(neighbours: str, rows: int) -> None:
-    """Over all neighbours of a small table, and attained: the sensitivity is not larger than needed, either."""
-    plan = marginals(2, 3, 2, neighbours=neighbours, contributions=rows)
+def test_scores_move_by_no_more_than_their_sensitivity(
+    neighbours: str, rows: int, penalty: float, inherited: bool
+) -> None:
+    """Over all neighbours of a small table, and attained: the sensitivity is not larger than needed, either.
+
+    Pairs are looked at by cells and by blocks; the penalties decide which of them counts.
+    """
+    attributes = integers(2, 5, 2)
+    factors = [Prefix(a) for a in attributes]
+    w = workload(attributes, family(*factors, choose=(2, 2), name="all"))
+    plan = compile(w, neighbours=neighbours, contributions=rows)
+    objective = Objective(plan, plan.strategies)
+    unit = [plan.unit.sensitivity_squared(s) for s in plan.strategies]
+    levels = {i: objective.levels(i, unit, shrunk=True) for i in candidate_nodes(plan)}
+    assert {len(v) for v in levels.values()} == {1, 2}
     table = full_table(plan, 200)[plan.workload.schema.names]
     estimates = {i: np.full(plan.closure.shape(plan.closure.nodes[i]), 7.3) for i in candidate_nodes(plan)}
 
     def scores(x: IntArray) -> IntArray:
         counts = open_data({plan.workload.schema.names: x}, plan.workload.schema, plan.tables)
-        candidates = Candidates(plan, counts, inherited=False)
+        candidates = Candidates(plan, counts, inherited)
         for i, m in estimates.items():
-            candidates.note(i, candidates.distance(i, m))
-        return candidates.scores(dict.fromkeys(estimates, 11.0))
+            candidates.note(i, candidates.distances(i, m, levels[i]))
+        return candidates.scores({i: [penalty, 11.0][: len(v)] for i, v in levels.items()})
 
     base = scores(table)
-    unit = np.eye(table.size, dtype=np.int64).reshape(table.size, *table.shape)
-    changes = [rows * e for e in unit] if neighbours == "add-remove" else [rows * (e - f) for e in unit for f in unit]
+    one = np.eye(table.size, dtype=np.int64).reshape(table.size, *table.shape)
+    changes = [rows * e for e in one] if neighbours == "add-remove" else [rows * (e - f) for e in one for f in one]
     moved = max(int(np.abs(scores(table + c) - base).max()) for c in changes if (table + c).min() >= 0)
-    bound = score_sensitivity(plan, whole_weights(plan, candidate_nodes(plan), inherited=False))
+    bound = score_sensitivity(plan, whole_weights(plan, candidate_nodes(plan), inherited))
     assert 0 < moved <= bound
     assert moved >= bound / 2
 
@@ -153,7 +167,9 @@ def test_cells_of_the_residual_basis_are_as_noisy_as_gaussian_noise_on_the_margi
     objective = Objective(plan, plan.strategies)
     unit = [plan.unit.sensitivity_squared(s) for s in plan.strategies]
     for i in candidate_nodes(plan):
-        assert objective.spread(i, unit) == pytest.approx(1)
+        [level] = objective.levels(i, unit, shrunk=True)
+        assert level.spread == pytest.approx(1)
+        assert level.shrunk
 
 
 def test_noise_goes_where_it_is_not_known_yet() -> None:

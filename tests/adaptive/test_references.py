@@ -294,3 +294,24 @@ def test_lifting_is_what_the_references_residual_is() -> None:
     residual = lifted(plan.closure, table, node)
     for axis in node:
         np.testing.assert_allclose(residual.sum(axis=axis), 0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", [(2, 3, 2, 2), (3, 2, 2, 2, 3)])
+def test_every_estimate_that_moves_is_named(kind: str, sizes: tuple[int, ...]) -> None:
+    """Larger nodes are sums over all smaller ones: a pair moves every node that contains it, whatever its own table."""
+    plan = marginals(*sizes, ways=4)
+    stream = np.random.default_rng(11)
+    table = stream.gamma(0.3, 50, size=sizes)
+    estimates = measure(plan, table, 1)
+    model = References(estimates, kind)
+    for node in [*itertools.combinations(range(len(sizes)), 2), (0, 1, 2), (0,), ()]:
+        before = [model.estimate(i) for i in range(len(plan.closure.nodes))]
+        i = plan.closure.index[node]
+        add(plan, estimates, table + 50 * stream.random(sizes), i, stream)
+        moved = set(model.update([i]))
+        fresh = References(estimates, kind)
+        for j in range(1, len(plan.closure.nodes)):
+            now = model.estimate(j)
+            np.testing.assert_allclose(now, fresh.estimate(j), atol=1e-7 * table.sum())
+            assert j in moved or np.abs(now - before[j]).max() < 1e-7 * table.sum()

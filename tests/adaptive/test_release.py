@@ -60,11 +60,13 @@ def test_what_was_not_measured_has_a_best_estimate_only(release: Release, plan: 
         release.marginal(first, estimate="unbiased")
     with pytest.raises(qc.NotEstimableError, match="did not measure"):
         release.ask(f"count({first[0]} = 0 and {first[1]} = 1)", estimate="unbiased")
-    answer = release.ask(f"count({first[0]} = 0 and {first[1]} = 1)")
+    answer = release.ask(f"count({first[0]} = 0 and {first[1]} = 1)", processing="nonnegative")
     assert answer.estimate == pytest.approx(best.array[0, 1])
     assert math.isnan(answer.std_error)
     with pytest.raises(qc.OptionError, match="no interval holds"):
         answer.interval()
+    with pytest.raises(qc.OptionError, match="no intervals hold"):
+        release.answers("all", simultaneous=True)
 
 
 def test_answers_are_null_where_nothing_was_measured(release: Release, plan: Plan) -> None:
@@ -261,7 +263,8 @@ def test_prefixes_are_answered_from_the_best_table() -> None:
     a, b = integers(8, 3)
     plan = compile(workload([a, b], family(Prefix(a), Marginal(b), name="both"), family(Marginal(a), name="one")))
     release = plan.run(full_table(plan), qc.Budget(rho=1), mechanism="adaptive", test_seed=3)
-    table = release.marginal(("a", "b")).array
+    assert release.answers("both").schema.metadata[b"estimate"] == b"best, reference auto, none"
+    table = release.marginal(("a", "b"), processing="none").array
     found = np.array(release.answers("both").column("estimate").to_pylist()).reshape(8, 3)
     np.testing.assert_allclose(found, table.cumsum(axis=0))
 
@@ -289,6 +292,12 @@ def step(d: dict[str, Any], i: int = 0) -> list[Any]:
     return found
 
 
+def selected(d: dict[str, Any]) -> dict[str, Any]:
+    """The first round that was selected."""
+    found: dict[str, Any] = next(r for r in d["history"]["rounds"] if r["selection"])
+    return found
+
+
 FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "less noise than paid for": lambda d: step(d).__setitem__(1, step(d)[1] / 2),
     "more noise than paid for": lambda d: step(d).__setitem__(1, step(d)[1] * 2),
@@ -301,6 +310,17 @@ FORGERIES: dict[str, Callable[[dict[str, Any]], None]] = {
     "a round twice": lambda d: d["history"]["rounds"].append(d["history"]["rounds"][-1]),
     "a larger charge": lambda d: d["provenance"].__setitem__("charge", "1"),
     "a free selection": lambda d: d["history"]["rounds"][-1].__setitem__("selection", [1e12, "1/10"]),
+    "selections for nothing": lambda d: d["history"].__setitem__(
+        "rounds", [{**r, "selection": None} for r in d["history"]["rounds"]]
+    ),
+    "one selection for nothing": lambda d: d["history"]["rounds"][-1].__setitem__("selection", None),
+    "a round of another marginal": lambda d: d["history"]["rounds"][-1].__setitem__("marginal", 0),
+    "growth that was not paid for": lambda d: selected(d).__setitem__("grown", not selected(d)["grown"]),
+    "a node both measured and skipped": lambda d: d["history"]["rounds"][0]["skipped"].append(step(d)[0]),
+    "a node measured twice in a round": lambda d: d["history"]["rounds"][0]["steps"].append(step(d)),
+    "a round without measurements": lambda d: d["history"]["rounds"][-1].__setitem__("steps", []),
+    "rounds in another order": lambda d: d["history"]["rounds"].reverse(),
+    "accounting of a batch": lambda d: d["provenance"].__setitem__("accounting", "gaussian"),
     "a selection of scale 0": lambda d: d["history"]["rounds"][-1].__setitem__("selection", [0.0, "1/10"]),
     "another basis": lambda d: d["history"].__setitem__("basis", "other"),
     "another reference": lambda d: d["provenance"].__setitem__("reference", "other"),

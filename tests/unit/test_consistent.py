@@ -80,7 +80,7 @@ def summing(shape: Sequence[int], node: Node, kept: set[int]) -> Array:
     """The matrix that takes a table to its marginal."""
     matrix: Array = np.ones((1, 1))
     for n, a in zip(shape, node, strict=True):
-        matrix = np.kron(matrix, np.eye(n) if a in kept else np.ones((1, n)))
+        matrix = np.asarray(np.kron(matrix, np.eye(n) if a in kept else np.ones((1, n))), dtype=np.float64)
     return matrix
 
 
@@ -123,8 +123,9 @@ def test_no_consistent_tables_are_nearer(stream: int, scale: float, name: str) -
 
 
 @each
-def test_noise_far_above_the_total_is_no_obstacle(name: str) -> None:
-    """Whole tables without a positive cell, and steps that are far too short."""
+def test_noise_far_above_the_total_is_no_obstacle(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole marginals have no positive cell at first: steps must grow to get anywhere in few rounds."""
+    monkeypatch.setattr(module, "MOST_ROUNDS", 700 if name == "triples" else 60)
     check(consistent(estimates(name, 1e5, 0.5), 0.5), 0.5)
 
 
