@@ -7,11 +7,12 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 DEV := .venv
 DEMO := .venv-demo
+BENCH := .venv-bench
 
 # One worker per core, each with one thread: threads of several workers would only wait for each other.
 TEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(DEV)/bin/pytest -q -n auto
 
-.PHONY: demo examples test lint test-slow audit bench format clean
+.PHONY: demo examples test lint test-slow audit bench bench-adaptive bench-pgm format clean
 
 demo: $(DEMO)/.ready
 	@$(DEMO)/bin/python examples/couples/couples.py
@@ -19,6 +20,7 @@ demo: $(DEMO)/.ready
 examples: $(DEMO)/.ready
 	$(DEMO)/bin/python examples/couples/couples.py
 	$(DEMO)/bin/python examples/census2000/census2000.py
+	$(DEMO)/bin/python examples/surveys/surveys.py
 
 test: lint
 	$(TEST) -m "not slow"
@@ -41,16 +43,24 @@ bench: $(DEV)/.ready
 	$(DEV)/bin/python benchmarks/tables.py -o benchmarks/results/tables.md
 	$(DEV)/bin/python benchmarks/growth.py -o benchmarks/results/growth.md
 
+# Adaptive runs; with AIM and Private-PGM (bench-pgm, up to an hour, before it) where they were measured.
+bench-adaptive: $(BENCH)/.ready
+	$(BENCH)/bin/python benchmarks/adaptive.py -o benchmarks/results/adaptive.md
+
+bench-pgm: $(BENCH)/.ready
+	$(BENCH)/bin/python benchmarks/pgm.py
+
 format: $(DEV)/.ready
 	$(DEV)/bin/ruff format .
 	$(DEV)/bin/ruff check --fix .
 
 $(DEV)/.ready: EXTRA := dev
 $(DEMO)/.ready: EXTRA := examples
+$(BENCH)/.ready: EXTRA := bench
 # Where Lark finds interegular every parser it builds looks for ambiguities, which takes longer than all else that
 # `qcompile check` does. So it stands aside, and the test of the grammar alone uses it.
 $(DEV)/.ready: AFTER = $(DEV)/bin/python -m pip install -q --target $(DEV)/ambiguity "interegular>=0.3.3"
-$(DEV)/.ready $(DEMO)/.ready: pyproject.toml
+$(DEV)/.ready $(DEMO)/.ready $(BENCH)/.ready: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install -q --upgrade pip
@@ -59,4 +69,4 @@ $(DEV)/.ready $(DEMO)/.ready: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(DEV) $(DEMO) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEV) $(DEMO) $(BENCH) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -37,18 +37,14 @@ def fresh(jobs: Iterable[Job], at_once: int = 1) -> list[Any]:
       jobs: what to do.
       at_once: number of processes; 1 where times count.
     """
+    start, results = time.perf_counter(), list[Any]()
     with ProcessPoolExecutor(at_once, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
-        held = [(job, pool.submit(job.function, *job.arguments)) for job in jobs]
-        return [_told(job.title, future.result) for job, future in held]
+        for job, future in [(job, pool.submit(job.function, *job.arguments)) for job in jobs]:
+            results.append(future.result())
+            print(f"{time.perf_counter() - start:.0f} s: {job.title}", file=sys.stderr, flush=True)
+    return results
 
 
 def here(jobs: Iterable[Job], at_once: int = 1) -> list[Any]:
     """The results of `fresh`, in this process, one job after the other."""
     return [job.function(*job.arguments) for job in jobs]
-
-
-def _told(title: str, result: Callable[[], Any]) -> Any:
-    start = time.perf_counter()
-    found = result()
-    print(f"{title}: {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
-    return found

@@ -79,6 +79,15 @@ class World:
         schema = "".join(f"  `{name}` : integer 0..{size - 1}\n" for name, size in self.table.domain.items())
         return qc.compile(f"schema {{\n{schema}}}\nworkload {{\n  all : each {self.ways} of ({names})\n}}\n")
 
+    def adaptive(self, epsilon: float, reference: str, seed: int) -> qc.Release:
+        """An adaptive run, its noise and selections seeded."""
+        data, spent = self.table.columns, budget(epsilon)
+        return self.plan.run(data, spent, mechanism="adaptive", reference=reference, test_seed=seed)
+
+    def batch(self, epsilon: float, seed: int) -> qc.Release:
+        """The batch at the same budget, its noise seeded."""
+        return self.plan.run(self.table.columns, budget(epsilon), test_seed=seed)
+
     def errors(self, estimate: Callable[[View], Array]) -> Errors:
         """Of estimates of all views, asked for one after the other.
 

@@ -204,9 +204,12 @@ def _result(**changes: object) -> Mapping[str, Any]:
 
 def test_the_ratio_of_times_is_that_of_the_two_measurements() -> None:
     spread = costs.Spread([0.07, 0.09], [1.0, 3.0])
-    text = adaptive.beside([_result(), _result(model_mb=1.0, seconds=150.0)], spread)
-    assert "10 MB (600 s, of a core 700 s, error 0.0795): 300 (target: at least 100; met)" in text
-    assert "1 MB (150 s, of a core 700 s, error 0.0795): 75 (target: at least 100; **not met**)" in text
+    text = adaptive.beside([_result(), _result(model_mb=1.0, cpu=150.0)], spread)
+    fast, slow = (line for line in text.splitlines() if line.startswith("- times as fast"))
+    assert "limit of 10 MB (700 s of processor time, 600 s on" in fast
+    assert fast.endswith("error 0.0795): 300 (target: at least 100; met)")
+    assert "limit of 1 MB (150 s of processor time, 600 s on" in slow
+    assert slow.endswith("error 0.0795): 75 (target: at least 100; **not met**)")
     assert "in 2.000 s" in text
     assert "mean error of 0.0800" in text
     for nothing in ([], [_result(epsilon=10.0)]):
