@@ -14,8 +14,9 @@ import numpy as np
 from qcompile.adaptive.grem import Estimates
 from qcompile.adaptive.references import References
 from qcompile.arrays import Array
+from qcompile.errors import OptionError
 from qcompile.lattice import Lattice, Node
-from qcompile.processing import integers, nonnegative
+from qcompile.processing import LARGEST_COUNT, integers, nonnegative
 from qcompile.release.consistent import consistent
 
 ESTIMATES = ("unbiased", "best")
@@ -60,13 +61,16 @@ class Best:
           processing: one of `PROCESSING`.
 
         Raises:
-          SizeError: the consistent tables do not fit in memory.
+          SizeError: there are too many cells to make them consistent.
+          OptionError: tables cannot be made consistent to the tolerance, or counts are beyond all whole numbers.
         """
         if processing == "consistent":
             return self._from_views(node)
         table = self._model(node)
         if processing == "none":
             return table
+        if processing == "integer" and self._total > LARGEST_COUNT:
+            raise OptionError("counts beyond 2^53 cannot be rounded to whole numbers; ask for processing='nonnegative'")
         table = nonnegative(table, self._total)
         return integers(table, self._total).astype(np.float64) if processing == "integer" else table
 
