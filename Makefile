@@ -45,7 +45,7 @@ bench: $(DEV)/.ready
 
 # Adaptive runs; with AIM and Private-PGM (bench-pgm, up to an hour, before it) where they were measured.
 bench-adaptive: $(BENCH)/.ready
-	$(BENCH)/bin/python benchmarks/adaptive.py -o benchmarks/results/adaptive.md
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BENCH)/bin/python benchmarks/adaptive.py -o benchmarks/results/adaptive.md
 
 bench-pgm: $(BENCH)/.ready
 	$(BENCH)/bin/python benchmarks/pgm.py

@@ -32,10 +32,22 @@ def marginal(closure: Lattice, residual: Residual, node: Node, batch: tuple[int,
       A new array, shape ``(*sizes, *batch)``.
     """
     total = np.zeros((*closure.shape(node), *batch))
+    add_marginal(total, closure, residual, node)
+    return total
+
+
+def add_marginal(total: Array, closure: Lattice, residual: Residual, node: Node) -> None:
+    """Add a marginal's estimate to an array of its shape; what residuals say nothing of is not touched.
+
+    Args:
+      total: written over.
+      closure: see `marginal`.
+      residual: see `marginal`.
+      node: see `marginal`.
+    """
     found = _combine(closure, residual, node, 0, ())
     if found is not None:
         total += found
-    return total
 
 
 def lifted(closure: Lattice, t: Array, node: Node) -> Array:

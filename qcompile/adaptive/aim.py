@@ -196,7 +196,7 @@ class _Run:
         if self.settings.follow is not None:
             return self.settings.follow(self.estimates, self.candidates.nodes)
         if self.settings.reference == "none":
-            return LazyMarginals(self.estimates, self.candidates.nodes)
+            return LazyMarginals(self.estimates, self.candidates.nodes, LOOP_TOLERANCE)
         return References(self.estimates, self.settings.reference, LOOP_TOLERANCE, LOOP_SWEEPS)
 
     def round(self) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from qcompile.arrays import Array
 from qcompile.lattice import Lattice
-from qcompile.reconstruct import in_schema_order, lifted, marginal
+from qcompile.reconstruct import add_marginal, in_schema_order, lifted, marginal
 from qcompile.strategy import Strategy
 
 
@@ -75,33 +77,67 @@ class Estimates:
 
 
 class LazyMarginals:
-    """The marginals of some nodes, kept up to date by what changed.
+    """The marginals of some nodes, each brought up to date when it is asked for, by what changed since.
 
     Args:
       estimates: the measurements.
       nodes: positions of the nodes whose marginals are wanted.
+      tolerance: a marginal that moved by no more, in L1 relative to the rows, since it was last said to have moved
+        is not worth another look.
     """
 
-    def __init__(self, estimates: Estimates, nodes: Iterable[int]) -> None:
-        self._lattice = estimates.lattice
-        self._tables = {i: estimates.marginal(i) for i in nodes}
-        self._sets = {i: frozenset(self._lattice.nodes[i]) for i in self._tables}
+    def __init__(self, estimates: Estimates, nodes: Iterable[int], tolerance: float = 0.0) -> None:
+        self._estimates, self._lattice, self._tolerance = estimates, estimates.lattice, tolerance
+        self._sets = {i: frozenset(self._lattice.nodes[i]) for i in nodes}
+        self._tables = {i: np.zeros(self._lattice.shape(self._lattice.nodes[i])) for i in self._sets}
+        self._held: dict[int, dict[int, Array]] = {i: {} for i in self._sets}  # residuals as the tables have them
+        self._off = dict.fromkeys(self._sets, 0.0)
+        self._stale = set(self._sets)
 
     def update(self, changes: Mapping[int, Array]) -> list[int]:
         """Take in changes of residuals.
+
+        Smearing a residual over other axes keeps its L1 norm, so that the norms of the changes inside a marginal bound
+        how far it moved (for centring weights that are not negative).
 
         Args:
           changes: by node, as `Estimates.add` returns them.
 
         Returns:
-          The nodes whose marginals changed.
+          The nodes whose marginals moved by more than the tolerance.
         """
-        moved = [frozenset(self._lattice.nodes[i]) for i in changes]
-        dirty = [i for i, held in self._sets.items() if any(m <= held for m in moved)]
-        for i in dirty:
-            self._tables[i] += marginal(self._lattice, changes.get, self._lattice.nodes[i])
-        return dirty
+        norms = {frozenset(self._lattice.nodes[i]): float(np.abs(change).sum()) for i, change in changes.items()}
+        touched, inside = frozenset[int]().union(*norms), dict[frozenset[int], list[float]]()
+        limit, moved = self._tolerance * self._rows, list[int]()
+        for i, held in self._sets.items():
+            common = held & touched
+            if common not in inside:
+                inside[common] = [norm for node, norm in norms.items() if node <= common]
+            if inside[common]:
+                self._stale.add(i)
+                self._off[i] += sum(inside[common])
+                if self._off[i] > limit or not limit:
+                    self._off[i] = 0.0
+                    moved.append(i)
+        return moved
 
     def estimate(self, node: int) -> Array:
-        """The marginal's estimate; not to be written to."""
+        """The marginal's estimate, with all that was measured; not to be written to."""
+        if node in self._stale:
+            held = self._held[node]
+
+            def change(index: int) -> Array | None:
+                new, old = self._estimates.residual(index), held.get(index)
+                if new is None or new is old:
+                    return None
+                held[index] = new
+                return new if old is None else new - old
+
+            add_marginal(self._tables[node], self._lattice, change, self._lattice.nodes[node])
+            self._stale.discard(node)
         return self._tables[node]
+
+    @property
+    def _rows(self) -> float:
+        total = self._estimates.residual(self._lattice.index[()])
+        return 0.0 if total is None else max(0.0, float(total))

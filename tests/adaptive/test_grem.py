@@ -141,6 +141,31 @@ PLANS = [
 ]
 
 
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=30)
+def test_what_is_left_alone_moved_by_no_more_than_the_tolerance(seed: int) -> None:
+    """And is right all the same when it is asked for."""
+    plan, stream = PLANS[seed % 2], np.random.default_rng(seed)
+    estimates = Estimates(plan.closure, plan.strategies)
+    wanted = [i for i in range(len(plan.closure.nodes)) if stream.random() < 0.8]
+    rows = estimates.add(0, np.full(plan.strategies[int(plan.closure.class_of[0])].rows, 300.0), 1.0)
+    lazy = LazyMarginals(estimates, wanted, 0.1)
+    seen = {i: estimates.marginal(i) for i in wanted}
+    usable = [i for i, c in enumerate(plan.closure.class_of.tolist()) if c >= 0 and plan.closure.nodes[i]]
+    for _ in range(int(stream.integers(1, 12))):
+        nodes = stream.choice(usable, size=int(stream.integers(1, 4)), replace=False).tolist()
+        changes = {
+            i: estimates.add(i, y, p) for i, y, p in measured(plan, "compiled", nodes, int(stream.integers(2**31)))
+        }
+        for i in lazy.update(changes):
+            seen[i] = estimates.marginal(i)
+        for i in wanted:
+            full = estimates.marginal(i)
+            assert np.abs(full - seen[i]).sum() <= 0.1 * float(rows) * (1 + 1e-9)
+            if stream.random() < 0.3:
+                np.testing.assert_allclose(lazy.estimate(i), full, atol=1e-8)
+
+
 def test_a_repeated_measurement_counts_by_its_precision() -> None:
     plan = marginals(3, 2)
     estimates = Estimates(plan.closure, plan.strategies)
