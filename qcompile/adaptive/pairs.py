@@ -25,6 +25,7 @@ class Pairs:
     Attributes:
       counts: per single attribute its non-negative table, by node.
       tables: per pair the corrected reference, by node.
+      edges: the pairs of the forest, by node; none where pairs are independent.
     """
 
     def __init__(self, estimates: Estimates, corrector: Corrector, tree: bool) -> None:
@@ -36,6 +37,7 @@ class Pairs:
         for i in ones:
             self._ones[self._lattice.nodes[i][0]] = self.counts[i]
         self._forest: forest.Forest | None = None
+        self.edges: frozenset[int] = frozenset()
         self.tables = self._tree(twos) if tree else {i: self._alone(i) for i in twos}
 
     def independent(self, node: Node) -> Array:
@@ -56,6 +58,7 @@ class Pairs:
         edges = {i: self._alone(i) for i in pairs if self._corrector.measured(i)}
         tables = {(nodes[i][0], nodes[i][1]): nonnegative(table, self._total) for i, table in edges.items()}
         held = set(forest.spanning_forest({pair: forest.mutual_information(t) for pair, t in tables.items()}))
+        self.edges = frozenset(i for i in edges if nodes[i] in held)
         if self._total > 0:
             self._forest = forest.Forest(self._ones, held, tables, self._total)
         return {i: edges[i] if nodes[i] in held else self._corrector.corrected(i, self.joint(nodes[i])) for i in pairs}

@@ -57,6 +57,7 @@ class References:
         self._corrector = Corrector(estimates)
         self._found: dict[int, Found] = {}
         self._information: dict[Node, float] = {}
+        self._pairs = Pairs(estimates, self._corrector, tree=False)
         self.update(())
 
     def update(self, changed: Iterable[int]) -> list[int]:
@@ -68,10 +69,12 @@ class References:
         Returns:
           The nodes whose estimates moved, by a table below them, or their own, that moved by more than the tolerance.
         """
+        before = self._edges
         moved = self._small_moves()
+        anew = set(changed) if self._edges == before else set(self._order)
         for i in self._order:
             node = self._lattice.nodes[i]
-            touched = len(node) > 2 and (i in changed or not moved.isdisjoint(self._made_of(node)))
+            touched = len(node) > 2 and (i in anew or not moved.isdisjoint(self._made_of(node)))
             if touched and (i in self._maximal or self._moves(i)):
                 moved.add(i)
         held = {self._lattice.nodes[i] for i in moved}
@@ -93,7 +96,14 @@ class References:
         """The nodes whose tables a reference is made of."""
         if self._kind in ("loglinear", "auto"):
             return [self._lattice.index[c] for c in covered(node)]
-        return self._small
+        if self._kind == "independence":
+            return [self._lattice.index[(a,)] for a in node]
+        return [*self._pairs.counts, *self._pairs.edges]
+
+    @property
+    def _edges(self) -> frozenset[int]:
+        """What larger references are made of beside tables: the forest, where they follow it."""
+        return self._pairs.edges if self._kind == "tree" else frozenset()
 
     def _moves(self, node: int) -> bool:
         """Make a node's table anew, and take it over where it moved."""
@@ -134,10 +144,6 @@ class References:
     def _order(self) -> list[int]:
         """All nodes of the closure with attributes, smallest first."""
         return [i for i in range(self._lattice.first_block) if self._lattice.nodes[i]]
-
-    @cached_property
-    def _small(self) -> list[int]:
-        return [i for i in self._order if len(self._lattice.nodes[i]) <= 2]
 
     @cached_property
     def _maximal(self) -> frozenset[int]:
