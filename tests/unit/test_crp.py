@@ -110,8 +110,8 @@ def shares_against_clarabel(count: int, seed: int) -> None:
         breakpoints = rng.uniform(0, 3 / k, k) * (rng.random(k) > 0.3)
         exact = water_filling(weights, breakpoints)
         np.testing.assert_allclose(conic_filling(weights, breakpoints), exact, rtol=0, atol=2e-4)
-        # An interior point method stops at the rounding of the error, 1e-14 or so: shares are right to its root, but for
-        # a few problems in a thousand, where it stops earlier.
+        # An interior point method stops at the rounding of the error, 1e-14 or so: shares are right to its root, but
+        # for a few problems in a thousand, where it stops earlier.
         found = conic_filling(weights, breakpoints, 1e-13)
         np.testing.assert_allclose(found, exact, rtol=0, atol=2e-4)
         differences.append(np.abs(found - exact).max())
