@@ -32,8 +32,9 @@ Errors are *L1/N*: the mean over the workload's marginals of ||estimate - truth|
 of estimates as they are, *projected* of the nearest tables with cells from 0 and the same total. Delta is {DELTA}.
 Noise and selections are those of any run, but seeded, so that errors can be repeated (and nobody is protected).
 Tables: Adult, 48,842 rows of 14 attributes coded as in McKenna et al. 2022; census2000, 29,501 rows of five
-attributes, and cps91, 5,634 rows of ten, coded in `benchmarks/adult.py`. Nothing is tuned to any of them. Sections
-say what they compare; a target that is not met says so."""
+attributes, and cps91, 5,634 rows of ten, coded in `benchmarks/adult.py`. Two choices of
+the mechanism were made by errors on these very tables: the order of the entropy that counts effective cells (all three
+tables), and the weights of candidates (Adult). Sections say what they compare; a target that is not met says so."""
 
 MISSING = """\
 ## AIM with Private-PGM

@@ -119,6 +119,13 @@ class Lattice:
             return {self.nodes[self.only]: self.only}
         return {node: i for i, node in enumerate(self.nodes[: self.first_block])}
 
+    @cached_property
+    def maximal(self) -> tuple[int, ...]:
+        """Positions of the nodes of the closure that no other one contains."""
+        closure = self.nodes[: self.first_block]
+        held = {below for node in closure for below in covered(node)}
+        return tuple(i for i, node in enumerate(closure) if node not in held)
+
     @property
     def first_block(self) -> int:
         """Position of the first block: the number of nodes of the closure."""

@@ -59,8 +59,8 @@ def overlap_weights(plan: Plan, nodes: tuple[int, ...]) -> Array:
 def heir_weights(plan: Plan, nodes: tuple[int, ...]) -> Array:
     """The root of the weight of all views that contain a node: with references they inherit its errors.
 
-    Attributes by themselves are measured first, and count like the pairs that they are in. On Adult and two other
-    tables at three budgets this was better than AIM's weights, than the weight itself and than equal ones.
+    Attributes by themselves are measured first, and count like the pairs that they are in. Measured on Adult: for
+    triples at epsilon 1 and 10 the errors are 6 to 12 % below those with AIM's weights or with equal ones.
     """
     closure, held = plan.closure, dict[Node, float]()
     for product, weight in _products(plan):
@@ -125,10 +125,10 @@ class Candidates:
     def distances(self, node: int, estimate: Array, levels: Sequence[Level]) -> tuple[int, ...]:
         """The L1 distance of an estimate, rounded to the grid, to the exact counts, in grid steps, at every level.
 
-        Up to 2^51 it is a sum of whole numbers in doubles, exact; more is cut off there, which no row moves by more.
+        All sums are of whole numbers below 2^53 and so exact, whatever their order: estimates past that are cut off
+        first, which depends on released numbers alone. Distances are cut off at 2^51, which no row moves by more.
         """
-        off = np.multiply(estimate, STEPS)
-        np.rint(off, out=off)
+        off = _grid_steps(estimate)
         off -= self._tables[node]
         return tuple(int(min(float(np.abs(level.summed(off)).sum()), _LARGEST_ERROR)) for level in levels)
 
@@ -149,6 +149,16 @@ class Candidates:
         """The largest error beyond noise over all levels: where a row moves each by 1, it moves their maximum by 1."""
         expected = [round(min(p * STEPS, _LARGEST_ERROR)) for p in penalties]
         return max(d - e for d, e in zip(self._distances[node], expected, strict=True))
+
+
+def _grid_steps(estimate: Array) -> Array:
+    """An estimate in whole grid steps, a new array; cut off cell by cell where all of it might exceed 2^51."""
+    steps = np.multiply(estimate, STEPS)
+    np.rint(steps, out=steps)
+    most = _LARGEST_ERROR // steps.size
+    if max(float(steps.max()), -float(steps.min())) > most and not float(np.abs(steps).sum()) <= _LARGEST_ERROR:
+        np.clip(steps, -most, most, out=steps)
+    return steps
 
 
 def _tables(plan: Plan, counts: ExactCounts) -> list[tuple[int, Array]]:

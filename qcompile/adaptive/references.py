@@ -148,8 +148,7 @@ class References:
     @cached_property
     def _maximal(self) -> frozenset[int]:
         """Nodes of three or more attributes that no other node contains."""
-        held = {c for i in self._order for c in covered(self._lattice.nodes[i])}
-        return frozenset(i for i in self._order if len(node := self._lattice.nodes[i]) > 2 and node not in held)
+        return frozenset(i for i in self._lattice.maximal if len(self._lattice.nodes[i]) > 2)
 
     def _table(self, node: int) -> Array:
         """The best table of a node of three or more attributes; a new array."""

@@ -45,7 +45,11 @@ class Selection:
 
     @staticmethod
     def of(sensitivity: int, scale: float) -> Selection:
-        """With noise of a scale on scores of a sensitivity: rho = epsilon^2 / 8, epsilon = 2 sensitivity / scale."""
+        """With noise of a scale on scores of a sensitivity: rho = epsilon^2 / 8, epsilon = 2 sensitivity / scale.
+
+        References:
+          Cesar, Rogers 2021, arXiv 2004.07223.
+        """
         return Selection(scale, Fraction(sensitivity) ** 2 / (2 * Fraction(scale) ** 2))
 
 

@@ -48,21 +48,10 @@ class Select(Protocol):
         ...
 
 
-def selection_cost(sensitivity: int, scale: float) -> Fraction:
-    """The zCDP cost rho of one selection: ``sensitivity^2 / (2 scale^2)``, exactly.
-
-    Args:
-      sensitivity: by how much neighbouring tables change any score, at most.
-      scale: of the noise, > 0.
-
-    References:
-      Cesar, Rogers 2021, arXiv 2004.07223: what has a bounded range of eps is eps^2 / 8 zCDP.
-    """
-    return Fraction(sensitivity) ** 2 / (2 * Fraction(scale) ** 2)
-
-
 def selection_scale(sensitivity: int, rho: Fraction) -> float:
     """The smallest noise scale whose cost is at most ``rho``, both exactly and by OpenDP's own account.
+
+    Exactly, it is ``sensitivity^2 / (2 scale^2)``: a selection has a bounded range of ``2 sensitivity / scale``.
 
     Args:
       sensitivity: by how much neighbouring tables change any score, at most; from 1 to 2^62.
@@ -70,10 +59,13 @@ def selection_scale(sensitivity: int, rho: Fraction) -> float:
 
     Returns:
       A double; never smaller for a smaller share. OpenDP rounds its account upwards, so it may be a few units in the
-      last place above the smallest double for which `selection_cost` is within the share.
+      last place above the smallest double whose exact cost is within the share.
 
     Raises:
       BudgetError: an argument is out of its range, or so is the scale.
+
+    References:
+      Cesar, Rogers 2021, arXiv 2004.07223: what has a bounded range of eps is eps^2 / 8 zCDP.
     """
     if not 0 < sensitivity < LARGEST_SCORE:
         raise BudgetError(

@@ -1,4 +1,4 @@
-"""The best estimates of marginals: biased, without standard errors, closer to the truth on average.
+"""The best estimates of marginals: biased, without standard errors, on sparse tables closer to the truth.
 
 What was not measured is filled in by a reference, what was measured is shrunk towards it, and negative counts are
 removed. The unbiased estimates stay beside them, untouched.
@@ -15,7 +15,7 @@ from qcompile.adaptive.grem import Estimates
 from qcompile.adaptive.references import References
 from qcompile.arrays import Array
 from qcompile.errors import OptionError
-from qcompile.lattice import Lattice, Node
+from qcompile.lattice import Node
 from qcompile.processing import LARGEST_COUNT, integers, nonnegative
 from qcompile.release.consistent import consistent
 
@@ -83,10 +83,4 @@ class Best:
     @cached_property
     def _consistent(self) -> Mapping[Node, Array]:
         nodes = self._lattice.nodes
-        return consistent({nodes[i]: self._model(i) for i in maximal_nodes(self._lattice)}, self._total)
-
-
-def maximal_nodes(lattice: Lattice) -> list[int]:
-    """Positions of the nodes of the closure that no other one contains."""
-    held = {n[:i] + n[i + 1 :] for n in lattice.nodes[: lattice.first_block] for i in range(len(n))}
-    return [i for i, n in enumerate(lattice.nodes[: lattice.first_block]) if n not in held]
+        return consistent({nodes[i]: self._model(i) for i in self._lattice.maximal}, self._total)

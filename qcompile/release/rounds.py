@@ -139,8 +139,8 @@ def rounds_table(history: History, plan: Plan) -> pa.Table:
     """The rounds as a table.
 
     Columns: round (from 1), marginal (chosen), rho (its budget), selection_rho (what choosing cost; null where nothing
-    was chosen), measured (nodes), sigma (the smallest noise scale of them), known (nodes that needed nothing more),
-    next (``"4x"`` where so little was learnt that the next rounds got more budget).
+    was chosen), measured (nodes), least_sigma (the smallest noise scale of them, in counts), skipped (how many nodes
+    below it needed nothing more), next (``"4x"`` where so little was learnt that the next rounds got more budget).
 
     Args:
       history: of an adaptive run.

@@ -21,6 +21,7 @@ from qcompile.data.counts import open_data
 from qcompile.errors import InternalError
 from qcompile.factors import Prefix
 from qcompile.plan import Plan
+from qcompile.variances import node_variances
 from tests.adaptive.worlds import Instrument, adapted, counts_of, error, exact_marginal, full_table, marginals
 from tests.conformance.cases import WORKLOADS, Case
 from tests.conformance.helpers import family, integers, workload
@@ -156,10 +157,12 @@ def test_a_marginal_that_is_a_view_counts_its_families_queries() -> None:
 
 def _variances(plan: Plan) -> list[Array]:
     """Per node, the variances of all queries with unit noise on that node alone."""
-    from qcompile.variances import node_variances
-
     product = next(plan.workload.families[0].products())
-    return [node_variances(plan.closure, plan.strategies, lambda n, i=i: float(n == i), product) for i in range(4)]  # type: ignore[misc]
+
+    def only(node: int) -> Array:
+        return node_variances(plan.closure, plan.strategies, lambda i: float(i == node), product)
+
+    return [only(i) for i in range(4)]
 
 
 def test_cells_of_the_residual_basis_are_as_noisy_as_gaussian_noise_on_the_marginal() -> None:

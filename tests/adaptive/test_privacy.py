@@ -19,11 +19,14 @@ from qcompile.adaptive.objective import Objective
 from qcompile.adaptive.trace import Selection
 from qcompile.arrays import IntArray
 from qcompile.cli.app import execute
+from qcompile.compiler import compile
 from qcompile.data.counts import open_data
 from qcompile.errors import InternalError
+from qcompile.factors import Prefix
 from qcompile.plan import Plan
 from qcompile.privacy_unit import PrivacyUnit
 from tests.adaptive.worlds import Instrument, adapted, full_table, marginals
+from tests.conformance.helpers import family, integers, workload
 from tests.conformance.test_side_channels import NEIGHBOURS, WORKLOAD
 
 CHARGE = Fraction(1, 7)
@@ -173,6 +176,24 @@ def test_distances_are_cut_off_before_they_lose_digits() -> None:
         found = [Candidates(plan, counts(plan, c), True).distances(node, estimate, [level])[0] for c in (0, UNIT)]
         assert abs(found[0] - found[1]) <= candidates.STEPS
         assert max(found) <= 2**51
+
+
+@pytest.mark.parametrize("size", [1e3, 1e9, 1e13, 1e16, 1e30])
+def test_blocks_of_large_cells_that_cancel_lose_no_digits(size: float) -> None:
+    """Cells of both signs add up to little in a block: their sum is exact all the same, and a row moves it by 1."""
+    a, b = integers(9, 9)
+    plan = compile(workload([a, b], family(Prefix(a), Prefix(b))))
+    node = candidate_nodes(plan)[-1]
+    levels = Objective(plan, plan.strategies).levels(node, [Fraction(1)] * len(plan.strategies), shrunk=True)
+    assert len(levels) == 2
+    stream = np.random.default_rng(3)
+    estimate = size * stream.normal(size=(9, 9))
+    estimate[:, 1::3], estimate[:, 2::3] = -estimate[:, 0::3], 0  # each block adds up to nothing
+    base = Candidates(plan, counts(plan, 0), True).distances(node, estimate, levels)
+    for cell in range(0, 81, 5):
+        change = np.eye(81, dtype=np.int64)[cell].reshape(9, 9)
+        moved = Candidates(plan, counts(plan, change), True).distances(node, estimate, levels)
+        assert all(abs(x - y) <= candidates.STEPS for x, y in zip(moved, base, strict=True))
 
 
 UNIT = np.array([[1, 0], [0, 0]])

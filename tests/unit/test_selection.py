@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from qcompile.adaptive.trace import Selection
 from qcompile.allocation import smallest_sigma
 from qcompile.arrays import Array, IntArray
 from qcompile.errors import BudgetError, InternalError
@@ -26,7 +27,6 @@ from qcompile.privacy.selection import (
     make_select,
     private,
     seeded,
-    selection_cost,
     selection_scale,
 )
 
@@ -38,6 +38,10 @@ LEVEL = 5e-8
 
 STEPS = np.array([40, 30, 20, *[0] * 30])
 """Scores in tenths of the scale: both the best and the crowd have a good chance, so that a wrong scale shows."""
+
+
+def selection_cost(sensitivity: int, scale: float) -> Fraction:
+    return Selection.of(sensitivity, scale).cost
 
 
 def scaled(scale: float, offset: int = 0) -> IntArray:
