@@ -30,7 +30,9 @@ ESTIMATE = typer.Option(
     None, "--estimate", help="unbiased (usual for a batch, with standard errors) or best (usual for an adaptive run)."
 )
 PROCESSING = typer.Option(
-    None, "--processing", help="Of best estimates: nonnegative (usual), none, consistent or integer."
+    None,
+    "--processing",
+    help="Of best estimates: none, nonnegative, consistent or integer; usually nonnegative for marginals, else none.",
 )
 
 
