@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -221,6 +222,12 @@ class _Classifier:
     _classes: dict[Pattern, int] = field(default_factory=dict)
     _seen: dict[Pattern, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
+    @cached_property
+    def _axes(self) -> list[Axis]:
+        """What tells each attribute's axis from others."""
+        found = zip(self.schema, self.weights, self.labels, strict=True)
+        return [(a.size, u_key(u), label) for a, u, label in found]
+
     def place(self, node: Node, splitter: Splitter, sums: Sums) -> tuple[int, tuple[int, ...]]:
         """The class of a node (-1 for a zero Gram) and the node axis at each canonical position."""
         if not sums:
@@ -238,14 +245,13 @@ class _Classifier:
 
     def _pattern(self, node: Node, splitter: Splitter, sums: Sums) -> Pattern:
         position = {attribute: i for i, attribute in enumerate(node)}
-        attributes = self.schema.attributes
-        axes = tuple((attributes[i].size, u_key(self.weights[i]), self.labels[i]) for i in node)
+        axes = tuple(self._axes[i] for i in node)
         terms = []
         for groups, polynomial in sums.items():
             w, v = splitter.value(polynomial)
             placed = tuple((g, tuple((r, position[i]) for r, i in slots)) for g, slots in groups)
             terms.append((placed, _rounded(w), _rounded(v)))
-        return axes, tuple(sorted(terms, key=_sortable))
+        return axes, tuple(sorted(terms, key=_sortable) if len(terms) > 1 else terms)  # the key takes its time
 
 
 def _problem(pattern: Pattern, grams: Sequence[Gram]) -> Problem:

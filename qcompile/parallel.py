@@ -7,7 +7,10 @@ linear algebra library is used as it is configured, so that results have the sam
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import TypeVar
 
 from qcompile.checks import whole
@@ -17,29 +20,45 @@ T = TypeVar("T")
 LEAST_EFFORT = 2**23
 """Steps below which one thread does everything: a fraction of a second."""
 
+AHEAD = 2
+"""Jobs per thread that are begun before their results are asked for: all that is ever held of what they make."""
+
 
 def in_order(jobs: Iterable[Callable[[], T]], effort: float, workers: int | None) -> Iterator[T]:
     """Results of independent jobs, in their order, each as soon as it and all before it are done.
 
     Args:
-      jobs: what to do; taken one after another, a few ahead of what is done.
+      jobs: what to do; taken one after another, a few ahead of the results that are asked for.
       effort: of all of it, in rough steps (squared cells when solving).
       workers: threads; one per processor where None.
 
     Raises:
       OptionError: the number of workers is not a whole number of at least 1.
     """
-    count = _threads(workers)
+    count = threads(workers)
     if count <= 1 or effort < LEAST_EFFORT:
         return (job() for job in jobs)
-    from joblib import Parallel, delayed
-
-    threads = Parallel(n_jobs=count, backend="threading", return_as="generator", batch_size=1)
-    results: Iterator[T] = threads(delayed(job)() for job in jobs)
-    return results
+    return _ahead(iter(jobs), count)
 
 
-def _threads(workers: int | None) -> int:
+def _ahead(jobs: Iterator[Callable[[], T]], count: int) -> Iterator[T]:
+    pool = ThreadPoolExecutor(count)
+    try:
+        waiting: deque[Future[T]] = deque(pool.submit(job) for job in islice(jobs, AHEAD * count))
+        while waiting:
+            result = waiting.popleft().result()
+            waiting.extend(pool.submit(job) for job in islice(jobs, 1))
+            yield result
+    finally:  # also where a job failed, or nobody wants the rest
+        pool.shutdown(cancel_futures=True)
+
+
+def threads(workers: int | None) -> int:
+    """The number of threads that an option asks for.
+
+    Raises:
+      OptionError: it is not a whole number of at least 1.
+    """
     if workers is None:
         return os.cpu_count() or 1
     return whole("workers", workers, 1, "threads")

@@ -77,12 +77,12 @@ class Splitter:
     def add(self, factors: tuple[Factor, ...], weight: float) -> None:
         """Add one product's share to every subset of its attributes."""
         for shares in itertools.product(*(self._table(f) for f in factors)):
-            terms = self.sums[tuple(sorted(i for s in shares for i in s.node))]  # exists even where the Gram is zero
+            terms = self.sums[tuple(sorted([i for s in shares for i in s.node]))]  # exists even where the Gram is zero
             if any(s.zero for s in shares):
                 continue
-            groups = sorted((s.group for s in shares if s.group is not None), key=_first_axis)
-            monomial = tuple(sorted(s.scalar for s in shares if s.scalar is not None))
-            entry = terms.setdefault(tuple(groups), {}).setdefault(monomial, [0.0, 0])
+            groups = _sorted_groups(shares)
+            monomial = tuple(sorted([s.scalar for s in shares if s.scalar is not None]))
+            entry = terms.setdefault(groups, {}).setdefault(monomial, [0.0, 0])
             entry[0] += weight
             entry[1] += 1
 
@@ -91,7 +91,7 @@ class Splitter:
         shares = [self._share(f, (True,) * len(f.shape)) for f in factors]
         if any(s.zero for s in shares):
             return None
-        return tuple(sorted((s.group for s in shares if s.group is not None), key=_first_axis))
+        return _sorted_groups(shares)
 
     def value(self, polynomial: Polynomial) -> tuple[float, float]:
         """A term's coefficient, weighted and unweighted."""
@@ -142,8 +142,11 @@ class Splitter:
         return self._numbers[key]
 
 
-def _first_axis(group: GroupKey) -> int:
-    return min(attribute for _, attribute in group[1])
+def _sorted_groups(shares: Sequence[Share]) -> tuple[GroupKey, ...]:
+    """The Grams by their first attributes."""
+    # An attribute is in one group alone, so that no two groups compare equal by it.
+    kept = sorted([(min(s.node), s.group) for s in shares if s.group is not None])
+    return tuple([group for _, group in kept])
 
 
 def sort_within(slots: Sequence[Hashable], axes: list[tuple[Hashable, int]]) -> tuple[tuple[Hashable, int], ...]:

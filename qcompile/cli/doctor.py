@@ -28,7 +28,6 @@ DEPENDENCIES = {
     "duckdb": "duckdb",
     "typer": "typer",
     "rich": "rich",
-    "joblib": "joblib",
 }
 
 WORKLOAD = """

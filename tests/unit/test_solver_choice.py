@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import threading
+import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -211,3 +213,21 @@ def test_progress_counts_the_problems() -> None:
     plan = compile(workload((Prefix(A), Prefix(B))), progress=lambda done, total: seen.append((done, total)))
     assert seen == [(i + 1, len(plan.classes)) for i in range(len(plan.classes))]
     assert math.isfinite(plan.gap)
+
+
+def test_no_more_is_begun_than_a_few_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what is made piles up in memory where it is taken slowly."""
+    monkeypatch.setattr(parallel, "LEAST_EFFORT", 0)
+    begun = list[int]()
+
+    def job(i: int) -> int:
+        begun.append(i)
+        return i
+
+    results = parallel.in_order((partial(job, i) for i in range(1000)), 1, 3)
+    for expected in range(10):
+        assert next(results) == expected
+        time.sleep(0.01)
+        assert len(begun) <= expected + 1 + parallel.AHEAD * 3
+    results.close()  # type: ignore[attr-defined]
+    assert len(begun) < 30
