@@ -1,9 +1,10 @@
 """The container of plan and release files: a zip of one JSON document and NumPy arrays, versioned and hashed.
 
 No pickle is ever read or written. The manifest lists the SHA-256 of every member, so that a damaged or edited file is
-refused before anything in it is used. Hashes do not stop a forger, so no number in the file is believed either: what a
-directory or an array claims is held against the bytes that are there before memory is taken for it. Nothing is ever
-unpacked to a path. Equal contents give equal bytes: members are sorted, without compression or time stamps.
+refused: a small file before anything in it is used, the parts of a large one when they are first read. Hashes do not
+stop a forger, so no number in the file is believed either: what a directory or an array claims is held against the
+bytes that are there before memory is taken for it. Nothing is ever unpacked to a path. Equal contents give equal bytes:
+members have a fixed order, no compression and no time stamps.
 """
 
 from __future__ import annotations
@@ -12,25 +13,24 @@ import hashlib
 import io
 import json
 import re
-import struct
+import threading
+import weakref
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from qcompile import container
 from qcompile.arrays import DEFAULT_MEMORY, bytes_text, cells
 from qcompile.errors import StorageError
-from qcompile.files import place, replacing
+from qcompile.files import replacing
 
 MANIFEST = "manifest.json"
 DOCUMENT = "document.json"
-
-MAX_DIRECTORY = 2**23
-"""Bytes of a zip's directory: 90,000 arrays. A million entries would take seconds and a gigabyte to look at."""
 
 MAX_DOCUMENT = 2**26
 """Bytes of the JSON document; as Python objects it takes up to twenty times as much."""
@@ -58,24 +58,45 @@ def write(path: str | Path, kind: str, version: int, document: Mapping[str, Any]
         return fill(temporary, kind, version, document, arrays)
 
 
-def fill(path: Path, kind: str, version: int, document: Mapping[str, Any], arrays: Arrays) -> str:
-    """Write the contents into a file that nobody reads yet; see `write`."""
-    members = {DOCUMENT: json.dumps(document, sort_keys=True, indent=1, allow_nan=False).encode()}
-    for name, array in arrays.items():
-        buffer = io.BytesIO()
-        np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
-        members[f"{name}.npy"] = buffer.getvalue()
-    hashes = _hashes(members)
-    manifest = {"kind": kind, "version": version, "sha256": hashes}
-    members[MANIFEST] = json.dumps(manifest, sort_keys=True, indent=1).encode()
+def fill(
+    path: Path,
+    kind: str,
+    version: int,
+    document: Mapping[str, Any],
+    arrays: Arrays,
+    parts: Iterable[tuple[str, npt.NDArray[Any]]] = (),
+) -> str:
+    """Write the contents into a file that nobody reads yet; see `write`.
+
+    Args:
+      path: where.
+      kind: see `write`.
+      version: see `write`.
+      document: see `write`.
+      arrays: see `write`.
+      parts: further arrays, behind the others in this order, each asked for when it is written.
+    """
+    hashes: dict[str, str] = {}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as z:
-        for name in sorted(members):
-            z.writestr(zipfile.ZipInfo(name), members[name])
+
+        def add(name: str, data: bytes) -> None:
+            hashes[name] = hashlib.sha256(data).hexdigest()
+            z.writestr(zipfile.ZipInfo(name), data)
+
+        add(DOCUMENT, json.dumps(document, sort_keys=True, indent=1, allow_nan=False).encode())
+        for name, array in sorted(arrays.items()):
+            add(f"{name}.npy", _bytes(array))
+        for name, array in parts:
+            add(f"{name}.npy", _bytes(array))
+        manifest = {"kind": kind, "version": version, "sha256": hashes}
+        z.writestr(zipfile.ZipInfo(MANIFEST), json.dumps(manifest, sort_keys=True, indent=1).encode())
     return content_hash(hashes)
 
 
-def _hashes(members: Mapping[str, bytes]) -> dict[str, str]:
-    return {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
+def _bytes(array: npt.NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
+    return buffer.getvalue()
 
 
 def content_hash(hashes: Mapping[str, str]) -> str:
@@ -84,7 +105,7 @@ def content_hash(hashes: Mapping[str, str]) -> str:
 
 
 def read(path: str | Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]], str]:
-    """Read and verify a file.
+    """Read and verify a file, all of it.
 
     Returns:
       Document, arrays (read-only) and content hash.
@@ -92,15 +113,124 @@ def read(path: str | Path, kind: str, version: int) -> tuple[dict[str, Any], dic
     Raises:
       StorageError: missing, not a file, not of this kind or version, damaged, or larger than memory allows.
     """
-    path = Path(path)
+    with Archive.opened(path, kind, version) as found:
+        return found.document, found.arrays(found.names), found.content
+
+
+class Archive:
+    """A file whose arrays are read and verified when they are asked for, by any thread.
+
+    It stays open as long as it is used, so that what is read later is of the same file, even where another one has
+    taken its name.
+
+    Attributes:
+      path: of the file, for messages.
+      kind: of the file, likewise.
+      document: the JSON document, verified.
+      content: the content hash that the manifest states; every array that is read is held against it.
+      close: closes the file, which happens by itself when it is no longer used.
+    """
+
+    def __init__(self, path: Path, kind: str, version: int) -> None:
+        self.path, self.kind, self._lock = path, kind, threading.Lock()
+        with ExitStack() as stack:
+            self._zip = stack.enter_context(container.opened(path, kind))
+            self._hashes = _listed(self._zip, path, kind, version)
+            self.document = _document(self._member(DOCUMENT), path)
+            self.content = content_hash(self._hashes)
+            self.close = weakref.finalize(self, stack.pop_all().close)
+
+    @classmethod
+    def opened(cls, path: str | Path, kind: str, version: int) -> Archive:
+        """Open a file.
+
+        Raises:
+          StorageError: missing, not a file, not of this kind or version, or damaged.
+        """
+        with _understood(Path(path), kind):
+            return cls(Path(path), kind, version)
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all arrays, sorted."""
+        return [name.removesuffix(".npy") for name in self._hashes if name != DOCUMENT]
+
+    def size(self, name: str) -> int:
+        """Bytes of an array, its header of about 100 included."""
+        return self._zip.getinfo(f"{name}.npy").file_size
+
+    def lazy(self, start: str) -> Arrays:
+        """The arrays whose names begin with ``start``, each read and verified when it is looked up."""
+        return _Lazy(self, [name for name in self.names if name.startswith(start)])
+
+    def arrays(self, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
+        """Some arrays, read-only; all of them are verified before the first is looked into.
+
+        Raises:
+          StorageError: one is damaged, or they are larger than memory allows.
+        """
+        sizes = {name: self.size(name) for name in names}
+        if sum(sizes.values()) > DEFAULT_MEMORY:
+            raise StorageError(f"{self.path} unpacks to {bytes_text(sum(sizes.values()))}, which is more than is read")
+        members = {name: self._member(f"{name}.npy") for name in sizes}
+        with _understood(self.path, self.kind):
+            return {name: _array(data) for name, data in members.items()}
+
+    def _member(self, name: str) -> bytes:
+        try:
+            with self._lock:
+                data = self._zip.read(name)
+        except _DAMAGE:
+            data = b""  # which has another hash
+        if hashlib.sha256(data).hexdigest() != self._hashes[name]:
+            raise StorageError(
+                f"{self.path} is damaged or was changed after it was written ({_shown(name)} has the wrong hash); "
+                f"{_advice(self.kind)}"
+            )
+        return data
+
+
+class _Lazy(Mapping[str, npt.NDArray[Any]]):
+    def __init__(self, archive: Archive, names: list[str]) -> None:
+        self._archive, self._names = archive, dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._archive.arrays([name])[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _advice(kind: str) -> str:
+    return (
+        "name another, or take a copy of it: a new run would spend a budget" if "release" in kind else "make it again"
+    )
+
+
+@contextmanager
+def _understood(path: Path, kind: str) -> Iterator[None]:
+    """Say in our words that a file is not what it should be.
+
+    Raises:
+      StorageError: it is not.
+    """
     try:
-        with _opened(path, kind) as z:
-            contents, hashes = _verified(z, path, kind, version)
-        return (*_decoded(contents, path), content_hash(hashes))
+        yield
     except StorageError:
         raise
     except _DAMAGE:
-        raise StorageError(f"{path} is not a {kind} file, or is damaged; make it again") from None
+        raise StorageError(f"{path} is not a {kind} file, or is damaged; {_advice(kind)}") from None
 
 
 _DAMAGE = (zipfile.BadZipFile, EOFError, LookupError, TypeError, ValueError, OSError, RuntimeError)
@@ -113,84 +243,21 @@ def stated_hash(path: str | Path, kind: str) -> str:
     Raises:
       StorageError: it is not a file of that kind.
     """
-    try:
-        with _opened(Path(path), kind) as z:
-            return content_hash(_manifest(z)["sha256"])
-    except StorageError:
-        raise
-    except _DAMAGE:
-        raise StorageError(f"{path} is not a {kind} file, or is damaged; make it again") from None
+    with _understood(Path(path), kind), container.opened(Path(path), kind) as z:
+        return content_hash(_manifest(z)["sha256"])
 
 
 def kind_of(path: str | Path) -> str | None:
     """The kind that a file claims to be, unverified; None when it is not one of ours."""
     try:
-        with _opened(Path(path), "qcompile") as z:
+        with container.opened(Path(path), "qcompile") as z:
             return str(_manifest(z)["kind"])
     except _DAMAGE:  # a StorageError is a ValueError
         return None
 
 
-# --- the zip around the members ---
-
-
-@contextmanager
-def _opened(path: Path, kind: str) -> Iterator[zipfile.ZipFile]:
-    """The zip, its directory within bounds and in agreement with the size of the file."""
-    found = place(path)
-    if found == "nothing":
-        raise StorageError(f"there is no file {path}; check the name and the current folder")
-    if found != "file":
-        what = "a folder" if found == "folder" else "a pipe or a device"
-        raise StorageError(f"{path} is {what}, not a {kind} file; name a {kind} file")
-    with path.open("rb") as file:
-        size = file.seek(0, io.SEEK_END)
-        if _directory_size(file, size) > MAX_DIRECTORY:
-            raise StorageError(f"{path} has more members than a {kind} file can have; name a {kind} file")
-        with zipfile.ZipFile(file) as z:
-            _check_members(z, path, size)
-            yield z
-
-
-def _directory_size(file: BinaryIO, size: int) -> int:
-    """What the records at the very end of a zip say about the length of its directory.
-
-    Raises:
-      BadZipFile: they are not where the writer of these files puts them, so zipfile might take others.
-    """
-    file.seek(max(0, size - 98))
-    tail = file.read(98)
-    if tail[-22:-18] != b"PK\5\6" or tail[-2:] != b"\0\0":
-        raise zipfile.BadZipFile
-    (length,) = struct.unpack("<L", tail[-10:-6])
-    if tail[-42:-38] != b"PK\6\7":
-        return int(length)
-    # A file of more than 4 GB: a record with longer numbers precedes, and a pointer to it.
-    (where,) = struct.unpack("<Q", tail[-34:-26])
-    if where != size - 98 or tail[:4] != b"PK\6\6":
-        raise zipfile.BadZipFile
-    (long_length,) = struct.unpack("<Q", tail[40:48])
-    return max(int(length), int(long_length))
-
-
-def _check_members(z: zipfile.ZipFile, path: Path, size: int) -> None:
-    """Uncompressed members that together are no larger than the file, so that none can overlap or swell."""
-    members = z.infolist()
-    claimed = sum(i.file_size for i in members)
-    if any(i.compress_type != zipfile.ZIP_STORED or i.compress_size != i.file_size for i in members) or claimed > size:
-        raise StorageError(
-            f"{path} unpacks to {bytes_text(float(claimed))} from {bytes_text(size)}, but these files are not "
-            "compressed; it was not written by qcompile"
-        )
-    if claimed > DEFAULT_MEMORY:
-        raise StorageError(f"{path} unpacks to {bytes_text(claimed)}, which is more than can be read")
-
-
-# --- the members ---
-
-
-def _verified(z: zipfile.ZipFile, path: Path, kind: str, version: int) -> tuple[dict[str, bytes], dict[str, str]]:
-    """The members but the manifest, all of them hashed before the first is looked into, and the hashes."""
+def _listed(z: zipfile.ZipFile, path: Path, kind: str, version: int) -> dict[str, str]:
+    """The hashes of the members, which are exactly those that are there."""
     manifest = _manifest(z)
     found = manifest["kind"]
     if found != kind:
@@ -204,23 +271,16 @@ def _verified(z: zipfile.ZipFile, path: Path, kind: str, version: int) -> tuple[
     names = [i.filename for i in z.infolist()]
     if len(set(names)) < len(names) or set(names) != {*hashes, MANIFEST}:
         raise StorageError(f"{path} has members that its manifest does not list; it was changed after it was written")
-    contents = {name: z.read(name) for name in hashes}
-    for name, found in _hashes(contents).items():
-        if found != hashes[name]:
-            raise StorageError(
-                f"{path} is damaged or was changed after it was written ({_shown(name)} has the wrong hash); make it "
-                "again"
-            )
-    return contents, hashes
+    if not all(name == DOCUMENT or name.endswith(".npy") for name in hashes):
+        raise StorageError(f"{path} has a member that is no array; it was not written by qcompile")
+    return hashes
 
 
-def _decoded(contents: dict[str, bytes], path: Path) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    data = contents.pop(DOCUMENT)
+def _document(data: bytes, path: Path) -> dict[str, Any]:
     if len(data) > MAX_DOCUMENT:
         limit = bytes_text(MAX_DOCUMENT)
         raise StorageError(f"{path} describes its contents in {bytes_text(len(data))}, at most {limit} are read")
-    arrays = {name.removesuffix(".npy"): _array(data) for name, data in contents.items()}
-    return _json(data), arrays
+    return _json(data)
 
 
 def _manifest(z: zipfile.ZipFile) -> dict[str, Any]:

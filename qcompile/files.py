@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 import threading
@@ -133,8 +134,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def shortened(path: object) -> str:
-    """A path for a message."""
+    """A path for a message; not what is the address of a database instead, which may hold a password."""
     text = str(path)
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/|.*passw", text, re.DOTALL):
+        return "what was given, the address of a database"
     return text if len(text) <= 80 else f"{text[:40]}...{text[-37:]}"
 
 

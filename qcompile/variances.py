@@ -187,7 +187,7 @@ def family_errors(
 ) -> ErrorSummary:
     """Errors over all products of a family; products with the same numbers are computed once."""
     seen: dict[Hashable, ErrorSummary] = {}
-    numbers = _Numbers(lattice)
+    numbers = Numbers(lattice)
     total, largest, exact = 0.0, 0.0, True
     for product in products:
         key = numbers.key(product)
@@ -200,7 +200,7 @@ def family_errors(
 
 
 @dataclass(eq=False)
-class _Numbers:
+class Numbers:
     """What the variances of products depend on, each part of it found once.
 
     Attributes:

@@ -98,11 +98,16 @@ class Family:
         if self.choose is None:
             return math.prod(f.count for f in self.factors)
         low, high = self.choose
-        sums = [1] + [0] * high
-        for f in self.factors:
-            for k in range(high, 0, -1):
-                sums[k] += sums[k - 1] * f.count
-        return sum(sums[low : high + 1])
+        return sum(subset_products([f.count for f in self.factors], high)[low:])
+
+
+def subset_products(counts: Iterable[int], high: int) -> list[int]:
+    """Per k = 0..high, the sum over all k-subsets of the product of their numbers: elementary symmetric polynomials."""
+    sums = [1] + [0] * high
+    for count in counts:
+        for k in range(high, 0, -1):
+            sums[k] += sums[k - 1] * count
+    return sums
 
 
 @dataclass(frozen=True)

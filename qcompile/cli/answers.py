@@ -1,19 +1,36 @@
-"""``qcompile answers``: a family's answers as a table."""
+"""``qcompile answers``: a family's answers as a table, all of them or those that are selected."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from qcompile.cli.output import ESTIMATE, PROCESSING, message, require_file, require_target, result, table_lines
-from qcompile.errors import OptionError
-from qcompile.files import replacing
+from qcompile.cli.output import (
+    ESTIMATE,
+    PROCESSING,
+    message,
+    progress,
+    require_file,
+    require_target,
+    result,
+    table_lines,
+)
+from qcompile.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from qcompile.release import Release
+
+OF = typer.Option(None, "--of", metavar="A,B,...", help="Only products over exactly these attributes, in any order.")
+WHERE = typer.Option(
+    None,
+    "--where",
+    metavar="COLUMN=LABEL",
+    help="Only rows with this label, e.g. 'age=<= 40'; repeat it for another column, or for several labels of one.",
+)
 
 
 def answers(
@@ -24,8 +41,13 @@ def answers(
     output: str | None = typer.Option(
         None, "-o", "--output", metavar="TABLE", help="Write .csv, .parquet, .arrow or .jsonl."
     ),
+    of: str | None = OF,
+    where: list[str] | None = WHERE,
+    every: bool = typer.Option(False, "--all", help="Write all answers, however many: billions take hours and disks."),
     alpha: float = typer.Option(0.05, help="Intervals cover with probability 1 - alpha."),
-    simultaneous: bool = typer.Option(False, "--simultaneous", help="All intervals of the family together."),
+    simultaneous: bool = typer.Option(
+        False, "--simultaneous", help="All intervals of the family, or of what is selected, together."
+    ),
     estimate: str | None = ESTIMATE,
     processing: str | None = PROCESSING,
     limit: int = typer.Option(20, min=0, help="Rows to print; 0 for all."),
@@ -36,90 +58,115 @@ def answers(
     """
     import qcompile as qc
 
+    if every and output is None:
+        raise OptionError("--all writes all answers to a file; say which with -o")
     require_file(release_file)
     release = qc.load_release(release_file)
     for stamp in release.provenance.stamps:
         message(f"warning: {stamp}")
     if family is None:
-        result("\n".join(table_lines(_families(release), limit=limit or None)))
+        _require_family(output, of, where)
+        result("\n".join(_families(release, limit)))
         return
-    table = release.answers(family, alpha=alpha, simultaneous=simultaneous, estimate=estimate, processing=processing)
+    selected: dict[str, Any] = {"of": _attributes(release, of), "where": _labels(release, family, where)}
+    options = {"alpha": alpha, "simultaneous": simultaneous, "estimate": estimate, "processing": processing}
     if output is not None:
         require_target(output, release_file)
-        write_table(_labelled(table, output), output)
-        result(f"{table.num_rows:,} answers written to {output}")
+        made = _write(release, family, output, every, selected, options)
     else:
-        result("\n".join(table_lines(table, limit=limit or None)))
-    made, interval = (table.schema.metadata[key].decode() for key in (b"estimate", b"interval"))
-    message(f"estimates: {made}; intervals: {interval}")
+        made = _print(release, family, limit, selected, options)
+    message(f"estimates: {made[b'estimate'].decode()}; intervals: {made[b'interval'].decode()}")
 
 
-def _labelled(table: Any, path: str) -> Any:
-    """The table with a column that says how its numbers were made, where they are not a batch's unbiased estimates.
+def _require_family(*given: object) -> None:
+    """Without a family nothing can be selected or written."""
+    if any(given):
+        raise OptionError("-o, --of and --where are about the answers of one family; name it, after the release")
 
-    Parquet and Arrow files have it in their metadata; the other formats have no other place.
-    """
+
+def _attributes(release: Release, text: str | None) -> tuple[str, ...] | None:
+    """The attributes that a text lists; one whose name holds a comma stands alone."""
+    if text is None:
+        return None
+    return (text,) if text in release.plan.workload.schema else tuple(name.strip() for name in text.split(","))
+
+
+def _labels(release: Release, family: str, given: Sequence[str] | None) -> dict[str, list[str]] | None:
+    """The labels wanted by column. A column's name, or a label, may hold a sign of equality."""
+    if not given:
+        return None
+    columns = tuple(dict.fromkeys(f.column for f in release.plan.workload.family(family).factors))
+    found: dict[str, list[str]] = {}
+    for text in given:
+        matching = [c for c in columns if text.startswith(f"{c}=")]
+        name, separator, _ = text.partition("=")
+        if not separator:
+            raise OptionError(f"--where {text!r} must be COLUMN=LABEL, such as --where 'age=<= 40'")
+        if not matching:
+            raise OptionError(f"family {family!r} has no label column {name!r}; {did_you_mean(name, columns)}")
+        column = max(matching, key=len)
+        found.setdefault(column, []).append(text.removeprefix(f"{column}="))
+    return found
+
+
+def _write(
+    release: Release, family: str, output: str, every: bool, selected: dict[str, Any], options: dict[str, Any]
+) -> dict[bytes, bytes]:
+    """Write answers batch by batch, and tell what the metadata say."""
+    from qcompile.release.selection import select
+    from qcompile.release.writers import open_table, require_format
+
+    require_format(output)
+    selection = select(release.plan.workload, family, **selected)
+    if not every:
+        selection.require_table()
+    batches = release.batches(family, **selected, **options)
+    done = 0
+    with progress("writing") as step, open_table(output, batches.schema) as writer:
+        for batch in batches:
+            writer.write(batch)
+            done += batch.num_rows
+            step(done, selection.count)
+    result(f"{done:,} answers written to {output}")
+    return dict(batches.schema.metadata)
+
+
+def _print(
+    release: Release, family: str, limit: int, selected: dict[str, Any], options: dict[str, Any]
+) -> dict[bytes, bytes]:
+    """Print the first answers; of a large family, only they are made."""
     import pyarrow as pa
 
-    made, interval = (table.schema.metadata[key].decode() for key in (b"estimate", b"interval"))
-    if Path(path).suffix.lower() in (".parquet", ".arrow") or (made == "unbiased" and "nominal" not in interval):
-        return table
-    note = pa.array([f"{made}; intervals: {interval}"] * table.num_rows, pa.string())
-    return table.append_column("note" if "note" not in table.column_names else "how it was made", note)
+    from qcompile.release.selection import select
+
+    selection = select(release.plan.workload, family, **selected)
+    if not limit:
+        selection.require_table()
+    batches = release.batches(family, **selected, **options)
+    table = pa.Table.from_batches(_first(batches, limit or selection.count), batches.schema)
+    result("\n".join(table_lines(table, limit=limit or None, of=selection.count)))
+    return dict(batches.schema.metadata)
 
 
-def _families(release: Release) -> Any:
-    """Name, queries and text of every family, with the predicted rmse, or how many were measured adaptively."""
+def _first(batches: Iterable[Any], rows: int) -> Iterator[Any]:
+    """As many batches as it takes for some number of rows."""
+    for batch in batches:
+        yield batch
+        rows -= batch.num_rows
+        if rows <= 0:
+            return
+
+
+def _families(release: Release, limit: int) -> list[str]:
+    """Name, queries and text of families, with the predicted rmse, or how many were measured adaptively."""
     import pyarrow as pa
 
     families = release.plan.workload.families
-    text = pa.array([f.text for f in families], pa.string())
+    texts = pa.array([f.text for f in families], pa.string())
     if release.history is not None:
-        return release.coverage().append_column("text", text)
+        return table_lines(release.coverage().append_column("text", texts), limit=limit or None)
+    shown = families[: limit or None]  # the errors of ten thousand families take a while
     cost = float(2 * release.provenance.charge)
-    errors = [release.plan.family_errors(f).total for f in families]
-    rmse = [math.sqrt(e / f.count / cost) for e, f in zip(errors, families, strict=True)]
-    queries = [f.count for f in families]
-    return pa.table({"family": [f.name for f in families], "queries": queries, "rmse": rmse, "text": text})
-
-
-def write_table(table: Any, path: str) -> None:
-    """Write an Arrow table in the format that the file's ending names.
-
-    Raises:
-      OptionError: another ending.
-      StorageError: the file cannot be written; what was there before is still there.
-    """
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.feather
-    import pyarrow.parquet
-
-    plain = pa.table({c: _plain(table.column(c)) for c in table.column_names}).replace_schema_metadata(
-        table.schema.metadata
-    )
-    writers = {
-        ".csv": pyarrow.csv.write_csv,
-        ".parquet": pyarrow.parquet.write_table,
-        ".arrow": pyarrow.feather.write_feather,
-        ".jsonl": _write_lines,
-    }
-    ending = Path(path).suffix.lower()
-    if ending not in writers:
-        raise OptionError(f"cannot tell the format of {path!r}; end the name with {', '.join(writers)}")
-    with replacing(path) as temporary:
-        writers[ending](plain, str(temporary))
-
-
-def _plain(column: Any) -> Any:
-    import pyarrow as pa
-
-    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
-
-
-def _write_lines(table: Any, path: str) -> None:
-    import json
-
-    with open(path, "w", encoding="utf-8") as stream:
-        for batch in table.to_batches(max_chunksize=10_000):
-            stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in batch.to_pylist())
+    rmse = [math.sqrt(release.plan.family_errors(f).total / f.count / cost) for f in shown]
+    columns = {"family": [f.name for f in shown], "queries": [f.count for f in shown], "rmse": rmse}
+    return table_lines(pa.table({**columns, "text": texts[: len(shown)]}), of=len(families))

@@ -110,6 +110,8 @@ def _row(entry: Entry) -> list[str]:
 
     charge = entry.charge
     release = entry.release or "none recorded (spent all the same)"
+    if entry.release and entry.content is None:
+        release += ": unfinished (spent all the same)"
     asked = charge.budget
     told = [str(entry.number), charge.time.removesuffix("+00:00"), amount_text(charge.rho), asked]
     return [*told, charge.mechanism, charge.noise, charge.plan[:12], release, (entry.content or "")[:12]]

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,10 @@ DELTA = typer.Option(None, "--delta", metavar="D", help="Failure probability tha
 RHO = typer.Option(None, "--rho", metavar="R", help="Budget in zCDP, exactly, e.g. 0.1 or 1/49.")
 MU = typer.Option(None, "--mu", metavar="M", help="Budget in Gaussian differential privacy.")
 COST = typer.Option(None, "--cost", metavar="C", help="Budget as privacy cost, 2 rho.")
+
+TABLE = typer.Option(
+    None, "--table", metavar="NAME", help="The table in a database: a DuckDB file, or a URL such as postgres://..."
+)
 
 ESTIMATE = typer.Option(
     None, "--estimate", help="unbiased (usual for a batch, with standard errors) or best (usual for an adaptive run)."
@@ -71,9 +76,21 @@ def require_file(path: str) -> None:
     except (OSError, ValueError) as e:
         raise QCompileError(f"cannot read {shortened(path)}: {getattr(e, 'strerror', None) or e}") from None
     if there == "folder":
-        raise QCompileError(f"{path} is a folder; name a file in it")
+        raise QCompileError(f"{shortened(path)} is a folder; name a file in it")
     if there == "nothing":
-        raise QCompileError(f"there is no file {path}; check the name and the current folder")
+        raise QCompileError(f"there is no file {shortened(path)}; check the name and the current folder")
+
+
+def source_of(data: str | None, table: str | None) -> Any:
+    """What is read: a path, or, where one is named, a table of a database."""
+    from qcompile.data.databases import Database
+    from qcompile.data.files import KINDS, SUFFIXES
+
+    if table is None or data is None:
+        return data
+    if Path(data).suffix.lower() in SUFFIXES:
+        raise OptionError(f"--table names a table of a database, but the data is {KINDS}; leave it out")
+    return Database(data, table)
 
 
 def require_target(path: str, *inputs: str) -> None:
@@ -115,22 +132,49 @@ def memory_of(text: str | None) -> int | None:
 
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, told how much is done and of how much; nothing when stderr is not a terminal."""
+    """A progress bar for work of one kind, told how much is done and of how much; see `phases`."""
+    with phases() as step:
+        yield partial(step, label)
+
+
+@contextmanager
+def phases() -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar on stderr, told what is done, how much of it, and of how much (0 where nobody knows).
+
+    Nothing where stderr is not a terminal. The bar shows the rate and the time left. How long work on confidential data
+    takes depends on the data: so times are for the curator's own terminal, where the bar is wiped out in the end, and
+    for no pipe, file or log.
+    """
     if not sys.stderr.isatty():
-        yield lambda done, total: None
+        yield lambda label, done, total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-    # No times: how long measuring takes depends on the data.
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn())
+    from qcompile.cli.bar import Done, Rate
+
+    columns = (TextColumn("{task.description}"), BarColumn(), Done(), Rate(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        tasks: dict[str, TaskID] = {}
+
+        def step(label: str, done: int, total: int) -> None:
+            if label not in tasks:
+                for task in tasks.values():
+                    bar.update(task, visible=False)
+                tasks[label] = bar.add_task(label, total=None)
+            bar.update(tasks[label], completed=done, total=total or None)
+
+        yield step
 
 
-def table_lines(table: Any, limit: int | None = None) -> list[str]:
-    """An Arrow table as aligned text; numbers with one decimal, or five digits where they are small."""
+def table_lines(table: Any, limit: int | None = None, of: int | None = None) -> list[str]:
+    """An Arrow table as aligned text; numbers with one decimal, or five digits where they are small.
+
+    Args:
+      table: its rows.
+      limit: of them, how many to show.
+      of: how many rows there are, where the table holds only the first of them.
+    """
     from qcompile.explain import table as aligned
 
     shown = table if limit is None else table.slice(0, limit)
@@ -138,7 +182,7 @@ def table_lines(table: Any, limit: int | None = None) -> list[str]:
     numeric = [all(isinstance(v, float | int) for v in c if v is not None) for c in columns]
     rows = [[_cell(v) for v in row] for row in zip(*columns, strict=True)]
     lines = aligned(shown.column_names, rows, left={i for i, n in enumerate(numeric) if not n})
-    left = table.num_rows - shown.num_rows
+    left = (table.num_rows if of is None else of) - shown.num_rows
     return [*lines, *([f"  ... {left:,} more rows"] if left else [])]
 
 

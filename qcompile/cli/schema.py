@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from qcompile.cli.output import message, require_file, require_target, result
+from qcompile.cli.output import TABLE, message, require_target, result, source_of
 from qcompile.errors import OptionError
 
 app = typer.Typer(help="Write schemas.", no_args_is_help=True, rich_markup_mode=None)
@@ -19,7 +19,8 @@ def root() -> None:
 
 @app.command()
 def draft(
-    data: str = typer.Argument(..., metavar="DATA", help="The confidential table: CSV or Parquet."),
+    data: str = typer.Argument(..., metavar="DATA", help="The confidential table: a file, a folder, or a database."),
+    table: str | None = TABLE,
     output: str | None = typer.Option(None, "-o", "--output", metavar="FILE.q", help="Where to write it, else stdout."),
 ) -> None:
     """Draft a workload file from a table: CONFIDENTIAL, until each domain is replaced by public knowledge.
@@ -29,10 +30,9 @@ def draft(
     from qcompile.data.draft import draft as drafted
     from qcompile.files import replacing
 
-    require_file(data)
     if output is not None:
-        _require_new(output, data)
-    text = drafted(data)
+        _require_new(output, *([data] if table is None else []))
+    text = drafted(source_of(data, table))
     if output is None:
         result(text.rstrip("\n"))
     else:
@@ -42,7 +42,7 @@ def draft(
     message(f"warning: {name} was read from the data; it is as confidential as the data until every domain is replaced")
 
 
-def _require_new(output: str, data: str) -> None:
-    require_target(output, data)
+def _require_new(output: str, *data: str) -> None:
+    require_target(output, *data)
     if Path(output).exists():
         raise OptionError(f"{output} exists already, perhaps with your edits in it; give another name, or remove it")

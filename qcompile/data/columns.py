@@ -15,17 +15,27 @@ Kind: TypeAlias = Literal["number", "text", "flag", "null", "other"]
 KIND_WORDS: dict[Kind, str] = {"number": "numbers", "text": "text", "flag": "true/false", "null": "nulls"}
 
 
+MAX_COLUMNS = 10_000
+"""Columns of a file, used or not. DuckDB takes 5 s for so many, and three times as many take five times as long."""
+
+
+@dataclass(frozen=True)
 class AnyColumn(Attribute):
-    """A column that is read whatever it holds: the ids of the privacy unit, or one that has no domain yet.
+    """A column that is read whatever it holds: the ids of the privacy unit, counts, or one that has no domain yet.
 
     It stands behind the attributes of a schema where columns are looked up, and is never encoded or counted. Its
     domain is a placeholder.
+
+    Attributes:
+      role: what the column does, for messages.
     """
 
+    role: str = "names the privacy unit"
+
     @classmethod
-    def called(cls, name: str) -> AnyColumn:
+    def called(cls, name: str, role: str = "names the privacy unit") -> AnyColumn:
         """The column of that name."""
-        return cls(name, CategoryDomain((name,)))
+        return cls(name, CategoryDomain((name,)), role=role)
 
 
 @dataclass(frozen=True)
@@ -36,11 +46,13 @@ class Source:
       table: Ibis table with columns ``c0, c1, ...`` in schema order.
       kinds: what each column holds, or None when all are text still to be parsed (CSV).
       explain: rewords an error of the engine so that no value of the data is quoted.
+      unsigned: whether the engine has unsigned integers.
     """
 
     table: Any
     kinds: tuple[Kind, ...] | None
     explain: Callable[[str], str]
+    unsigned: bool = True
 
 
 def locate(schema: Schema, names: Sequence[object], where: str) -> list[int]:
@@ -53,10 +65,14 @@ def locate(schema: Schema, names: Sequence[object], where: str) -> list[int]:
     missing = [name for name in declared if name not in names]
     if missing:
         listed = "; ".join(repr(name) + _suggestion(name, names) for name in missing)
-        raise DataError(f"{where} lacks {len(missing)} of the {len(declared)} columns of the schema: {listed}")
-    for name in schema.names:
-        if name not in names:
-            raise DataError(f"{where} has no column {name!r} that names the privacy unit{_suggestion(name, names)}")
+        raise DataError(
+            f"{where} lacks {len(missing)} of the {len(declared)} columns of the schema: {listed}; names must match "
+            "exactly"
+        )
+    for column in schema:
+        if isinstance(column, AnyColumn) and column.name not in names:
+            suggestion = _suggestion(column.name, names)
+            raise DataError(f"{where} has no column {column.name!r} that {column.role}{suggestion}")
     for name in schema.names:
         if names.count(name) > 1:
             raise DataError(f"{where} has {names.count(name)} columns called {name!r}; keep one of them")
@@ -83,17 +99,19 @@ def label_kind(label: object) -> Kind:
     return "number" if isinstance(label, int) else "text"
 
 
-def require_types(schema: Schema, types: Sequence[Any]) -> tuple[Kind, ...]:
-    """The kind of each column, given its Arrow type.
+def require_types(
+    schema: Schema, types: Sequence[Any], kind_of: Callable[[Any], Kind | None] | None = None
+) -> tuple[Kind, ...]:
+    """The kind of each column, given its Arrow type, or its type of what ``kind_of`` understands.
 
     Raises:
       DataError: a column's type does not fit its attribute.
     """
-    return tuple(_fit(attribute, type_) for attribute, type_ in zip(schema, types, strict=True))
+    kinds = map(arrow_kind if kind_of is None else kind_of, types)
+    return tuple(_fit(*column) for column in zip(schema, types, kinds, strict=True))
 
 
-def _fit(attribute: Attribute, type_: Any) -> Kind:
-    kind = arrow_kind(type_)
+def _fit(attribute: Attribute, type_: Any, kind: Kind | None) -> Kind:
     if isinstance(attribute, AnyColumn):
         return kind or "other"
     needed = declared_kinds(attribute)
@@ -130,3 +148,31 @@ def arrow_kind(type_: Any) -> Kind | None:
     if t.is_boolean(type_):
         return "flag"
     return "null" if t.is_null(type_) else None
+
+
+def ibis_kind(dtype: Any) -> Kind | None:
+    """What a column of this type of Ibis holds; None for whatever cannot be matched."""
+    if dtype.is_boolean():
+        return "flag"
+    if dtype.is_integer() or dtype.is_floating() or dtype.is_decimal():
+        return "number"
+    if dtype.is_string():
+        return "text"
+    return "null" if dtype.is_null() else None
+
+
+def require_few(where: object, columns: int) -> None:
+    """Refuse a table that is too wide.
+
+    Raises:
+      DataError: it has more than `MAX_COLUMNS` columns.
+    """
+    if columns > MAX_COLUMNS:
+        raise DataError(
+            f"{where} has {columns:,} columns, at most {MAX_COLUMNS:,} can be read; save only those of the schema"
+        )
+
+
+def by_position(table: Any, positions: Sequence[int]) -> Any:
+    """The columns at some positions of an Ibis table, as ``c0, c1, ...``."""
+    return table.select(**{f"c{i}": table[table.columns[p]] for i, p in enumerate(positions)})

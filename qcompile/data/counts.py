@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
-from qcompile.arrays import IntArray, cells, require_memory
-from qcompile.data.columns import Source
-from qcompile.data.encoding import accept, encode
-from qcompile.data.engine import engine, guarded
-from qcompile.data.given import GivenCounts
-from qcompile.data.sources import open_source
-from qcompile.data.units import ids, kept, require_unit, with_rank, with_unit
-from qcompile.errors import DataError, IntegrityError, OptionError
+from qcompile.arrays import IntArray, cells
+from qcompile.data.cells import add_rows
+from qcompile.data.engines.scans import require_names
 from qcompile.schema import Schema
 
-BLOCK = 2**20
-"""Rows that are counted at a time, so that the working memory does not grow with the data."""
+Names = tuple[str, ...]
+
+MANY_ROWS = 2**23
+"""Rows from which a single table is counted by several threads."""
 
 
 class ExactCounts(Protocol):
@@ -33,6 +32,13 @@ class ExactCounts(Protocol):
     def table(self, names: tuple[str, ...]) -> IntArray:
         """The exact counts over ``names``, one axis each in the order given; 0-dimensional for none."""
 
+    def tables(self, views: Sequence[tuple[str, ...]]) -> Iterator[tuple[Names, Callable[[], IntArray]]]:
+        """Each of the views once, in an order that suits the engine, with what makes its table.
+
+        What makes a table may be called from any thread, several at a time, as long as it is called before many more
+        views are taken: the tables of one scan of the rows are held together, see `qcompile.data.engines.cover`.
+        """
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -42,11 +48,15 @@ class Rows:
       schema: what the codes refer to.
       codes: attribute name to one code in ``range(size)`` per row, in the smallest unsigned type that fits.
       total: number of rows, the same for every table.
+      weights: how many rows each stands for, where cells were counted elsewhere: whole numbers.
+      workers: threads that count a single table of many rows.
     """
 
     schema: Schema
     codes: Mapping[str, npt.NDArray[Any]]
     total: int
+    weights: npt.NDArray[np.float64] | None = None
+    workers: int = 1
 
     def table(self, names: tuple[str, ...]) -> IntArray:
         """The exact counts over ``names``, one axis each in the order given; the total, 0-dimensional, for none.
@@ -55,100 +65,41 @@ class Rows:
           IntegrityError: an unknown or repeated name.
           SizeError: the table is too large for the memory.
         """
+        require_names(self.schema, names)
         shape = self.schema.shape(names)
-        if len(set(names)) != len(names):
-            raise IntegrityError(f"a table needs distinct attributes, got {', '.join(names)}")
-        size = cells(shape)
-        require_memory(f"the table of {', '.join(names)}", size, "use fewer attributes or coarser bins")
-        counts = np.zeros(size, dtype=np.int64)
-        block = max(BLOCK, size)
-        for start in range(0, self.total, block):
-            counts += np.bincount(self._cell(names, shape, start, min(start + block, self.total)), minlength=size)
+        if not names:
+            return np.array(self.total, dtype=np.int64)
+        counts = np.zeros(cells(shape), dtype=np.int64)
+        columns = [self.codes[name] for name in names]
+        rows = len(columns[0])
+        parts = self.workers if rows >= MANY_ROWS and 8 * len(counts) <= rows else 1
+        ends = [rows * i // parts for i in range(parts + 1)]
+        # Each thread but the first fills a table of its own, so that none waits for another.
+        tables = [counts, *(np.zeros_like(counts) for _ in range(parts - 1))]
+        jobs = [
+            threading.Thread(target=add_rows, args=(table, columns, shape, self.weights, (start, stop)))
+            for table, start, stop in zip(tables[1:], ends[1:-1], ends[2:], strict=True)
+        ]
+        for job in jobs:
+            job.start()
+        add_rows(counts, columns, shape, self.weights, (0, ends[1]))
+        for job, table in zip(jobs, tables[1:], strict=True):
+            job.join()
+            counts += table
         return counts.reshape(shape)
 
-    def _cell(self, names: tuple[str, ...], shape: tuple[int, ...], start: int, stop: int) -> IntArray:
-        """The flat cell of each row ``start..stop-1``, C order."""
-        cell = np.zeros(stop - start, dtype=np.int64)
-        for name, size in zip(names, shape, strict=True):
-            cell *= size
-            cell += self.codes[name][start:stop]
-        return cell
+    def tables(self, views: Sequence[tuple[str, ...]]) -> Iterator[tuple[Names, Callable[[], IntArray]]]:
+        """All views in their order; the rows are counted when a table is made, whichever thread that is.
 
-
-def read(
-    data: object, schema: Schema, *, unit: str | None = None, contributions: int = 1, leave_out: bool = False
-) -> Rows:
-    """Read and encode a table; every attribute's policy applies, whether a query uses the attribute or not.
-
-    With a unit, at most `contributions` rows of each unit count, see `qcompile.data.units`; rows without an id stay
-    out. A value without a fate is an error in any row.
-
-    Args:
-      data: a path to a .csv or .parquet file, a pandas or polars DataFrame, an Arrow table, or a dict of
-        column name to list or array. Columns are found by name; others are ignored.
-      schema: the declared attributes.
-      unit: the column with the ids of the privacy unit (a person, a household), text or whole numbers; it need not
-        be an attribute. In a CSV file an id is the text as it is written: 1 and 01 are two units.
-      contributions: the rows of a unit that count at most; without a unit nothing is cut.
-      leave_out: rows with a null in a clipped column are left out, instead of refused.
-
-    Raises:
-      OptionError: the unit is no column name, or contributions is not a whole number from 1.
-      DataError: the data cannot be read, or does not fit the schema. The message holds no value of the data.
-    """
-    contributions = require_unit(unit, contributions)
-    if not len(schema):
-        raise DataError("the schema declares no attribute, so there is nothing to read")
-    with engine() as connection:
-        source = open_source(data, with_unit(schema, unit), connection)
-        codes = encode(source, schema) if unit is None else _truncated(source, schema, unit, contributions, leave_out)
-        table = guarded(lambda: connection.to_pyarrow(codes), source.explain)
-    everything = [column.to_numpy() for column in table.columns]
-    columns = accept(schema, everything[: len(schema)], *everything[len(schema) :], leave_out=leave_out)
-    return Rows(schema, dict(zip(schema.names, columns, strict=True)), len(columns[0]))
+        Raises:
+          IntegrityError: an unknown or repeated name.
+          SizeError: a table is too large for the memory.
+        """
+        for view in views:
+            require_names(self.schema, view)
+        return ((view, partial(self.table, view)) for view in views)
 
 
 def holds_counts(data: object) -> TypeGuard[Mapping[Any, Any]]:
     """Whether the data are counts that were made elsewhere, not rows."""
     return isinstance(data, Mapping) and any(isinstance(key, tuple) for key in data)
-
-
-def _truncated(source: Source, schema: Schema, unit: str, contributions: int, leave_out: bool) -> Any:
-    """The table of codes and, last, whether a row counts; the ids stay in the engine."""
-    ranked = with_rank(encode(source, schema, unit=ids(source, schema, unit)), schema, leave_out)
-    return ranked.select(*(f"c{i}" for i in range(len(schema))), kept=kept(ranked, contributions))
-
-
-def open_data(
-    data: object,
-    schema: Schema,
-    views: Iterable[tuple[str, ...]] = (),
-    *,
-    unit: str | None = None,
-    contributions: int = 1,
-    leave_out: bool = False,
-) -> Rows | GivenCounts:
-    """Rows of a table (see `read`), or counts that were made elsewhere: a dict keyed by tuples of names.
-
-    Args:
-      data: what the user gave.
-      schema: the declared attributes.
-      views: sets of attributes whose tables will be asked for.
-      unit: the column with the ids of the privacy unit; None when every unit is known to have few enough rows.
-      contributions: the rows of a unit that count at most.
-      leave_out: as in `read`.
-
-    Raises:
-      OptionError: a unit beside counts, or an option that `read` refuses.
-      DataError: the data cannot be read, does not fit the schema, or lacks the counts of a view.
-    """
-    if holds_counts(data):
-        if unit is not None:
-            raise OptionError(
-                f"unit={unit!r} cannot be used with counts: rows of a unit can be cut before counting only; give the "
-                "table itself, or leave unit out if no unit has more rows than contributions"
-            )
-        counts = GivenCounts.of(data, schema)
-        counts.require(views)
-        return counts
-    return read(data, schema, unit=unit, contributions=contributions, leave_out=leave_out)

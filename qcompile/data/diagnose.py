@@ -13,11 +13,12 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from qcompile.data.columns import Source
+from qcompile.data.connected import connected
 from qcompile.data.counts import holds_counts
 from qcompile.data.encoding import beyond, code_column, fate, parsed_table
-from qcompile.data.engine import engine, fetch
-from qcompile.data.sources import open_source
-from qcompile.data.units import counting, ids, kept, require_unit, with_rank, with_unit
+from qcompile.data.engine import fetch
+from qcompile.data.reading import Reading
+from qcompile.data.units import counting, ids, kept, with_columns, with_rank
 from qcompile.errors import DataError, OptionError
 from qcompile.schema import Attribute, CategoryDomain, Schema
 
@@ -150,15 +151,15 @@ def diagnose(
       OptionError: the data are counts, not rows; or an option that `read` refuses.
       DataError: the data cannot be read at all, or its types do not fit.
     """
-    contributions = require_unit(unit, contributions)
+    contributions = Reading(unit, contributions, leave_out).contributions
     if holds_counts(data):
         raise OptionError("counts by tuples of names hold no rows to diagnose; give the table they were counted from")
     if not len(schema):
         raise DataError("the schema declares no attribute, so there is nothing to diagnose")
-    with engine() as connection:
-        source = open_source(data, with_unit(schema, unit), connection)
+    with connected(data, with_columns(schema, Reading(unit))) as opened:
+        source = opened.source
         table = _judged(source, schema, unit, leave_out)
-        look = partial(fetch, connection, explain=source.explain)
+        look = partial(fetch, opened.connection, explain=source.explain)
         (found,) = look(table.aggregate(**_sums(table, schema)))
         attributes = tuple(_facts(look, table, found, i, attribute) for i, attribute in enumerate(schema))
         units = None if unit is None else _unit_facts(look, table, schema, unit, contributions, leave_out)
@@ -175,7 +176,7 @@ def _judged(source: Source, schema: Schema, unit: str | None, leave_out: bool) -
     if unit is not None:
         beside["unit"] = ids(source, schema, unit)
     values = parsed_table(source, schema, **beside)
-    codes = {f"c{i}": code_column(values, i, attribute) for i, attribute in enumerate(schema)}
+    codes = {f"c{i}": code_column(source, values, i, attribute) for i, attribute in enumerate(schema)}
     clipped = {f"clipped{i}": _is_clipped(values, i, attribute) for i, attribute in enumerate(schema)}
     judged = values.select(*beside, **codes, **clipped).view()
     return judged.mutate(counts=counting(judged, schema, leave_out)).view()

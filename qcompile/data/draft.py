@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from qcompile.data.connected import names_of
 from qcompile.data.ranges import round_edges
-from qcompile.data.sources import names_of
 from qcompile.data.survey import MOST_LABELS, Column, survey
 from qcompile.errors import DataError, WorkloadError
 from qcompile.grammar import format_text, parse

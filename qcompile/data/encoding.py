@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from qcompile.data.columns import Kind, Source, declared_kinds, label_kind
 from qcompile.errors import DataError
@@ -28,12 +27,17 @@ EXACT = 2**53
 LONG_LIST = 64
 """Categories that are compared one by one; longer lists are joined."""
 
-NUMBER = r"^\s*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?)\s*$"
+CODE_DIGITS = 10
+"""Digits of a code in a lookup."""
+
+SPACE = "[ \t\n\f\r]*"
+
+NUMBER = f"^{SPACE}[+-]?(([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?){SPACE}$"
 """Texts that are numbers. Engines differ in what else they would take: 0x1F, 1_000, 1d, nan."""
 
 
 def encode(source: Source, schema: Schema, **beside: Any) -> Any:
-    """The Ibis table of codes: columns ``c0, c1, ...`` in schema order, each of its `code_dtype`.
+    """The Ibis table of codes: columns ``c0, c1, ...`` in schema order, of their `code_dtype` where the engine has it.
 
     Args:
       source: whose first columns are the attributes.
@@ -44,7 +48,7 @@ def encode(source: Source, schema: Schema, **beside: Any) -> Any:
       DataError: a domain cannot be matched, see `require_encodable`.
     """
     values = parsed_table(source, schema, **beside)
-    codes = {f"c{i}": code_column(values, i, attribute) for i, attribute in enumerate(schema)}
+    codes = {f"c{i}": code_column(source, values, i, attribute) for i, attribute in enumerate(schema)}
     return values.select(**codes, **{name: values[name] for name in beside})
 
 
@@ -59,26 +63,40 @@ def parsed_table(source: Source, schema: Schema, **beside: Any) -> Any:
     return _with_lookups(source.table.select(**stage, **beside).view(), schema)
 
 
-def code_column(values: Any, position: int, attribute: Attribute) -> Any:
-    """The second stage of `encode` for one attribute: its codes, over a `parsed_table`."""
+def code_column(source: Source, values: Any, position: int, attribute: Attribute) -> Any:
+    """The second stage of `encode` for one attribute: its codes, over a `parsed_table` of the source."""
     start = f"c{position}_"
     columns = {name.removeprefix(start): values[name] for name in values.columns if name.startswith(start)}
-    return coded(attribute, columns).cast(str(code_dtype(attribute)))
+    return coded(attribute, columns).cast(str(code_dtype(attribute)) if source.unsigned else "int64")
 
 
 def _with_lookups(values: Any, schema: Schema) -> Any:
     """The codes of long lists of categories, joined on as columns ``c<i>_found``: null where there is none."""
-    import ibis
-    import pyarrow as pa
-
     for i, attribute in enumerate(schema):
         if _is_long(attribute):
             (kind,) = declared_kinds(attribute)
-            labels = [float(x) if kind == "number" else x for x in attribute.domain_labels]
-            lookup = ibis.memtable(pa.table({f"label_{i}": labels, f"c{i}_found": range(len(labels))}))
+            lookup = _lookup(attribute, kind, i)
             joined = values.left_join(lookup, values[f"c{i}_{kind}"] == lookup[f"label_{i}"])
             values = joined.drop(f"label_{i}")
     return values
+
+
+def _lookup(attribute: Attribute, kind: Kind, position: int) -> Any:
+    """A table of labels and their codes that is part of the query: it needs no right to write on any engine.
+
+    Code and label stand in one text each, as engines differ in how they unpack several lists side by side.
+    """
+    import ibis
+
+    pairs = [f"{code:0{CODE_DIGITS}d}{label}" for code, label in enumerate(attribute.domain_labels)]
+    table = ibis.array(pairs).unnest().name("pair").as_table()
+    label = table.pair.substr(CODE_DIGITS)
+    return table.select(
+        **{
+            f"label_{position}": label.cast("float64") if kind == "number" else label,
+            f"c{position}_found": table.pair.substr(0, CODE_DIGITS).cast("int64"),
+        }
+    ).view()
 
 
 def _is_long(attribute: Attribute) -> bool:
@@ -132,7 +150,15 @@ def parsed(source: Source, position: int, kind: Kind) -> Any:
         return _from_text(column, kind)
     if source.kinds[position] == "null":
         return ibis.null({"number": "float64", "text": "string", "flag": "boolean"}[kind])
-    return _without_nan(column.cast("float64")) if kind == "number" else column
+    return as_double(column) if kind == "number" else column
+
+
+def as_double(column: Any) -> Any:
+    """Numbers of any type as doubles, null where they are not-a-number: not all engines ask that of whole numbers."""
+    import ibis
+
+    double = column.cast("float64")
+    return double if column.type().is_integer() else ibis.ifelse(double.isnan(), None, double)
 
 
 def _from_text(column: Any, kind: Kind) -> Any:
@@ -144,12 +170,6 @@ def _from_text(column: Any, kind: Kind) -> Any:
     if kind == "flag":
         return ibis.cases((column.lower() == "true", True), (column.lower() == "false", False), else_=None)
     return column
-
-
-def _without_nan(column: Any) -> Any:
-    import ibis
-
-    return ibis.ifelse(column.isnan(), None, column)
 
 
 def coded(attribute: Attribute, columns: dict[str, Any]) -> Any:
@@ -222,55 +242,8 @@ def _category(attribute: Attribute, domain: CategoryDomain, columns: dict[str, A
     return ibis.cases(*conditions, else_=fate(attribute))
 
 
-def accept(
-    schema: Schema,
-    codes: Sequence[npt.NDArray[Any]],
-    kept: npt.NDArray[np.bool_] | None = None,
-    *,
-    leave_out: bool = False,
-) -> list[npt.NDArray[Any]]:
-    """The codes of the rows that count, in schema order.
-
-    Args:
-      schema: the attributes.
-      codes: of all rows, in schema order.
-      kept: the rows that count, where more than the policies decides about that.
-      leave_out: whether rows with what clip cannot clip are left out, instead of refused.
-
-    Raises:
-      DataError: some attribute has values without a fate; names the attributes, nothing else.
-    """
-    bad = [a for a, c in zip(schema, codes, strict=True) if _may_refuse(a, leave_out) and (c == refused(a)).any()]
-    if bad:
-        raise DataError("\n".join(map(_complaint, bad)))
-    if kept is not None:
-        return [c[kept] for c in codes]
-    signals = zip(schema, codes, strict=True)
-    gone = [c == s for a, c in signals if (s := left_out(a, leave_out)) is not None]
-    if not gone:
-        return list(codes)
-    left = ~np.logical_or.reduce(gone)
-    return [c[left] for c in codes]
-
-
 def left_out(attribute: Attribute, leave_out: bool) -> int | None:
-    """The signal, if any, of a value that takes its row out of all counts; see `accept`."""
+    """The signal, if any, of a value that takes its row out of all counts; see `qcompile.data.judge`."""
     if attribute.policy.kind == "drop":
         return dropped(attribute)
     return refused(attribute) if leave_out and attribute.policy.kind == "clip" else None
-
-
-def _may_refuse(attribute: Attribute, leave_out: bool) -> bool:
-    return attribute.policy.kind == "strict" or (attribute.policy.kind == "clip" and not leave_out)
-
-
-def _complaint(attribute: Attribute) -> str:
-    if attribute.policy.kind == "clip":
-        numbers = "whole numbers" if isinstance(attribute.domain, IntegerDomain) else "numbers"
-        what = f"has nulls or values that are not {numbers}, which cannot be clipped"
-        remedy = "mend the data, or declare drop or other"
-    else:
-        what = "has nulls or values outside its domain, and no policy for them"
-        clip = "" if isinstance(attribute.domain, CategoryDomain) or attribute.cyclic else "clip, "
-        remedy = f"mend the data, or declare {clip}drop or other"
-    return f"attribute {attribute.name!r} {what}; {remedy}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,12 +25,12 @@ class GivenCounts:
 
     Attributes:
       schema: what the axes refer to.
-      tables: attribute names to int64 counts, one axis per name in that order.
+      given: attribute names to int64 counts, one axis per name in that order.
       total: number of rows, the sum of every table.
     """
 
     schema: Schema
-    tables: Mapping[Names, IntArray]
+    given: Mapping[Names, IntArray]
     total: int
 
     @classmethod
@@ -60,10 +61,19 @@ class GivenCounts:
           DataError: no given table has them all.
         """
         key = self._holder(names)
-        return marginal(key, self.tables[key], names)
+        return marginal(key, self.given[key], names)
+
+    def tables(self, views: Sequence[Names]) -> Iterator[tuple[Names, Callable[[], IntArray]]]:
+        """All views in their order, with what sums their tables out of the given ones.
+
+        Raises:
+          DataError: no given table has all attributes of a view.
+        """
+        self.require(views)
+        return ((view, partial(self.table, view)) for view in views)
 
     def _holder(self, names: Names) -> Names:
-        holders = [key for key in self.tables if set(names) <= set(key)]
+        holders = [key for key in self.given if set(names) <= set(key)]
         if not holders:
             raise DataError(f"no given table has the view ({', '.join(names)}); add its counts to the data")
         return min(holders, key=lambda k: cells(self.schema.shape(k)))

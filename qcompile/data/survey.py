@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from qcompile.data.columns import AnyColumn, Kind, Source
+from qcompile.data.connected import connected
 from qcompile.data.encoding import EXACT, parsed
-from qcompile.data.engine import engine, fetch
-from qcompile.data.sources import open_source
+from qcompile.data.engine import fetch
 from qcompile.schema import Schema
 
 MOST_LABELS = 100
@@ -74,10 +74,10 @@ def survey(data: object, names: Sequence[str]) -> Iterator[Column]:
     Raises:
       DataError: the data cannot be read.
     """
-    with engine() as connection:
-        for start in range(0, len(names), AT_ONCE):
-            some = names[start : start + AT_ONCE]
-            source = open_source(data, Schema(tuple(map(AnyColumn.called, some))), connection)
+    for start in range(0, len(names), AT_ONCE):
+        some = names[start : start + AT_ONCE]
+        with connected(data, Schema(tuple(map(AnyColumn.called, some)))) as opened:
+            source, connection = opened.source, opened.connection
             facts: dict[str, Any] = {"rows": source.table.count()}
             for i in range(len(some)):
                 facts |= {f"{what}{i}": fact for what, fact in _facts(source, i).items()}

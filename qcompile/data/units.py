@@ -16,34 +16,32 @@ the guarantee; to refuse the data would tell whoever sees the exit code that the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
-from qcompile.checks import whole
 from qcompile.data.columns import AnyColumn, Source
 from qcompile.data.encoding import EXACT, left_out
+from qcompile.data.reading import Reading
 from qcompile.errors import DataError, OptionError
 from qcompile.schema import Schema
 
-MOST = 2**62
-"""A larger number of rows per unit is no limit."""
 
-
-def require_unit(unit: object, contributions: int) -> int:
-    """Check what the user gave; returns the rows that a unit may contribute.
+def with_columns(schema: Schema, reading: Reading) -> Schema:
+    """The columns to open: the attributes and, behind them, the unit's where it is none of them, or that of counts.
 
     Raises:
-      OptionError: the unit is no column name, or contributions is not a whole number from 1.
+      OptionError: the column of counts is an attribute, too.
     """
-    if unit is not None and not (isinstance(unit, str) and unit):
-        raise OptionError(f"unit must be the name of the column that says whose row it is, got {unit!r}")
-    return min(whole("contributions", contributions, 1), MOST)
-
-
-def with_unit(schema: Schema, unit: str | None) -> Schema:
-    """The columns to open: the attributes and, behind them, the unit's column where it is none of them."""
-    if unit is None or unit in schema:
+    if reading.count_column is not None:
+        if reading.count_column in schema:
+            raise OptionError(
+                f"count_column={reading.count_column!r} is an attribute of the schema; a column cannot be both a value "
+                "and the number of rows that have it"
+            )
+        return Schema((*schema, AnyColumn.called(reading.count_column, "holds the counts")))
+    if reading.unit is None or reading.unit in schema:
         return schema
-    return Schema((*schema, AnyColumn.called(unit)))
+    return Schema((*schema, AnyColumn.called(reading.unit)))
 
 
 def ids(source: Source, schema: Schema, unit: str) -> Any:
@@ -52,7 +50,7 @@ def ids(source: Source, schema: Schema, unit: str) -> Any:
     In a CSV file an id is the text as it is written: 1 and 01 are two units. Otherwise ids are text or whole numbers.
 
     Args:
-      source: opened with the columns `with_unit`.
+      source: opened with the columns `with_columns`.
       schema: the attributes.
       unit: the name of the column.
 
@@ -67,7 +65,7 @@ def ids(source: Source, schema: Schema, unit: str) -> Any:
         return ibis.null("string")
     if column.type().is_floating():  # what a DataFrame makes of whole numbers with a null among them
         return _floating_ids(column)
-    if not (column.type().is_string() or column.type().is_integer()):
+    if not (column.type().is_string() or column.type().is_integer() or column.type().is_uuid()):
         raise DataError(
             f"column {unit!r} names the privacy unit, but is of type {column.type()}; ids are text or numbers: convert "
             "the column"
@@ -80,14 +78,16 @@ def _floating_ids(column: Any) -> Any:
     import ibis
 
     number = column.cast("float64")
-    nearest = number.try_cast("int64")
-    is_whole = (nearest.cast("float64") == number) & (number.abs() < EXACT)
-    text = ibis.ifelse(is_whole.fill_null(False), nearest.cast("string"), number.cast("string"))
+    small = number.abs() < EXACT
+    is_whole = small & (number.floor() == number)
+    # Not all engines evaluate the branch that is taken only, and the cast of a large number is an error.
+    nearest = ibis.ifelse(small, number, 0).cast("int64")
+    text = ibis.ifelse(is_whole, nearest.cast("string"), number.cast("string"))
     return ibis.ifelse(number.isnan(), None, text)
 
 
 def counting(codes: Any, schema: Schema, leave_out: bool = False) -> Any:
-    """Whether no policy drops a row, over a table of codes; ``leave_out`` as in `qcompile.data.encoding.accept`."""
+    """Whether no policy drops a row, over a table of codes; ``leave_out`` as in `qcompile.data.reading.Reading`."""
     import ibis
 
     tests = [codes[f"c{i}"] != s for i, a in enumerate(schema) if (s := left_out(a, leave_out)) is not None]
@@ -103,12 +103,13 @@ def with_rank(codes: Any, schema: Schema, leave_out: bool = False) -> Any:
     Args:
       codes: columns ``c0, c1, ...`` as `qcompile.data.encoding.encode` makes them, and ``unit``.
       schema: the attributes.
-      leave_out: as in `qcompile.data.encoding.accept`.
+      leave_out: as in `qcompile.data.reading.Reading`.
     """
     import ibis
 
     names = [f"c{i}" for i in range(len(schema))]
-    copy = ibis.row_number().over(group_by=["unit", *names])
+    # The order says nothing, as all rows of the window are alike; but some engines want one.
+    copy = ibis.row_number().over(group_by=["unit", *names], order_by=names[0])
     # view() keeps the stages apart: a window function may not look into another one.
     alike = codes.mutate(counts=counting(codes, schema, leave_out), mine=codes.unit.notnull(), copy=copy).view()
     hashed = alike.mutate(digest=_digest(alike, names)).view()
@@ -121,7 +122,15 @@ def _digest(rows: Any, names: Sequence[str]) -> Any:
 
     # The id comes last: whatever it holds, it cannot be taken for a code.
     parts = [rows[name].cast("string") for name in (*names, "copy")]
-    return ibis.literal(" ").join([*parts, rows["unit"]]).hexdigest("md5")
+    return _md5()(ibis.literal(" ").join([*parts, rows["unit"]]))
+
+
+@cache
+def _md5() -> Any:
+    """The engine's own function: Ibis does not know that all of them have it."""
+    import ibis
+
+    return ibis.udf.scalar.builtin(name="md5", signature=(("string",), "string"))(lambda text: None)
 
 
 def kept(ranked: Any, contributions: int) -> Any:

@@ -31,6 +31,7 @@ class Charge:
       noise: how it was drawn.
       plan: hash of the plan.
       time: UTC, when the run began, ISO 8601; now where it is empty.
+      run: of a run that may be resumed, its name; it stands for the release until that is recorded.
     """
 
     rho: Fraction
@@ -42,6 +43,7 @@ class Charge:
     noise: str = ""
     plan: str = ""
     time: str = ""
+    run: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,8 @@ class Entry:
       number: from 1, in the order of the charges.
       charge: what was spent.
       version: of qcompile.
-      release: name of the file that it paid for; None where none was recorded: the charge counts all the same.
+      release: name of the file that it paid for, or, before there is one, of the run that is to write it; None where
+        neither was recorded: the charge counts all the same.
       content: hash of that file's contents.
     """
 
@@ -70,7 +73,7 @@ def checked(charge: Charge) -> Charge:
       BudgetError: the amount is none.
       OptionError: relation, rows or texts are not what they can be.
     """
-    for name in ("budget", "unit", "mechanism", "noise", "plan", "time"):
+    for name in ("budget", "unit", "mechanism", "noise", "plan", "time", "run"):
         value = getattr(charge, name)
         if not (isinstance(value, str) or (name == "unit" and value is None)):
             raise OptionError(f"{name} must be text, got {value!r}")
@@ -85,6 +88,7 @@ def insert(connection: sqlite3.Connection, charge: Charge) -> int:
     """Write a charge, and return its number."""
     values = {name: getattr(charge, name) for name in _COLUMNS}
     values |= {"rho": str(charge.rho), "time": charge.time or now(), "version": __version__}
+    values |= {"release": charge.run or None}
     statement = f"INSERT INTO entries ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
     number = connection.execute(statement, tuple(values.values())).lastrowid
     if number is None:

@@ -146,6 +146,22 @@ class Ledger:
         fixed: dict[str, Any] = self.book.unit
         return Charge(rho=exact("rho", rho), **fixed)
 
+    def entry_of(self, run: str) -> int | None:
+        """The number of the charge of a run that has no release yet; None where it was not charged."""
+        found = [e.number for e in self.entries if e.release == run and e.content is None]
+        return found[0] if found else None
+
+    def entry(self, number: int, run: str) -> Entry:
+        """The charge of a run.
+
+        Raises:
+          StorageError: the ledger has no such entry, or it is another run's.
+        """
+        for found in self.entries:
+            if found.number == number and (found.release == run or found.content is not None):
+                return found
+        raise StorageError(f"ledger {self.path} has no entry {number} of {run}; use the ledger that the run charged")
+
     def record(self, number: int, release: str, content: str) -> None:
         """Note which release a charge paid for.
 

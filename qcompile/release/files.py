@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from qcompile import archive
 from qcompile.adaptive.basis import basis_strategies
 from qcompile.adaptive.references import REFERENCES
+from qcompile.adaptive.trace import History
 from qcompile.allocation import Scale
 from qcompile.codec import ArrayStore, schema_data
 from qcompile.errors import StorageError
+from qcompile.files import replacing
 from qcompile.plan import Plan
 from qcompile.privacy.budget import ACCOUNTINGS
-from qcompile.release.measure import NOISES, Values
+from qcompile.release.measure import NOISES
 from qcompile.release.provenance import MECHANISMS, Provenance, certain_stamps
 from qcompile.release.release import Release
 from qcompile.release.rounds import history_data, read_history
 from qcompile.release.scales import agree, read_fraction, read_scale, scale_data
+from qcompile.release.stored import IN_MEMORY, MEASURED, StoredValues, parts
 from qcompile.storage import NOT_UNDERSTOOD, plan_data, read_plan
 
 KIND = "qcompile release"
-VERSION = 4
+VERSION = 5
 
 
 def save_release(release: Release, path: str | Path) -> str:
@@ -36,17 +38,25 @@ def save_release(release: Release, path: str | Path) -> str:
     Raises:
       StorageError: the file cannot be written.
     """
-    return archive.write(path, KIND, VERSION, *_contents(release))
+    with replacing(path) as temporary:
+        return fill(temporary, release)
 
 
-def fill(path: Path, release: Release) -> str:
-    """Write a release into a file that nobody reads yet; returns the hash of its contents.
+def fill(path: Path, release: Release, progress: Callable[[int, int], None] = lambda done, total: None) -> str:
+    """Write a release into a file that nobody reads yet, a part at a time; returns the hash of its contents.
+
+    Args:
+      path: the file.
+      release: what goes into it.
+      progress: called before every part with the number done and of all.
 
     Raises:
       StorageError: the disk refuses.
     """
+    document, arrays = _contents(release)
+    rows = rows_of(release.plan, release.history)
     try:
-        return archive.fill(path, KIND, VERSION, *_contents(release))
+        return archive.fill(path, KIND, VERSION, document, arrays, parts(rows, release.values, progress))
     except OSError as e:
         raise StorageError(f"the release cannot be written: {e.strerror or e}") from None
 
@@ -61,51 +71,82 @@ def _contents(release: Release) -> tuple[dict[str, Any], dict[str, Any]]:
         "scales": [scale_data(s) for s in release.scales],
         "history": None if release.history is None else history_data(release.history),
     }
-    return document, {"measured": _joined(release.values), **store.arrays}
+    return document, store.arrays
 
 
 def load_release(path: str | Path) -> Release:
-    """Read a release.
+    """Read a release; of a large one the terms and the plan only, and the rest when it is asked for.
 
     Raises:
       StorageError: missing, damaged, changed, of another kind or version.
     """
-    document, arrays, _ = archive.read(path, KIND, VERSION)
-    measured = arrays.pop("measured", None)
-    if measured is None:
-        raise StorageError(f"{path} holds no measurements")
+    file = archive.Archive.opened(path, KIND, VERSION)
+    document, (arrays, measured) = file.document, _read(file)
+    store = ArrayStore.checked(arrays)
     try:
-        plan = read_plan(document["plan"], ArrayStore.checked(arrays))
+        plan = read_plan(document["plan"], store)
         facts: dict[str, Any] = dict(document["provenance"])
         facts["charge"], facts["stamps"] = read_fraction(facts["charge"]), tuple(map(str, facts["stamps"]))
         provenance = Provenance(**facts)
         _check_terms(plan, provenance, document["plan"])
-        read = _read_batch if provenance.mechanism == "batch" else _read_adaptive
-        return read(plan, provenance, document, measured)
+        scales, history = _scales_and_history(plan, provenance, document)
     except StorageError:
         raise
     except NOT_UNDERSTOOD as e:
         raise StorageError(f"{path} does not hold a release that this version of qcompile understands") from e
+    values = StoredValues(measured, rows_of(plan, history), is_whole(provenance), path)
+    # Of few measurements all are looked at now, so that a file that does not fit is refused now.
+    return Release(plan, provenance, scales, tuple(values) if isinstance(measured, dict) else values, history)
 
 
-def _read_batch(plan: Plan, provenance: Provenance, document: dict[str, Any], measured: Values) -> Release:
-    if document["history"] is not None:
-        raise ValueError("a batch has no rounds")
-    scales = _scales(plan, document["scales"])
-    _check_scales(plan, provenance, scales)
-    rows = [plan.strategies[c].rows if c >= 0 else 0 for c in plan.closure.class_of.tolist()]
-    kind = np.int64 if provenance.noise == "rounded" else np.float64
-    return Release(plan, provenance, scales, _split(rows, measured, kind))
+def _read(file: archive.Archive) -> tuple[archive.Arrays, archive.Arrays]:
+    """The plan's arrays, and the measurements: of a large file each of these when it is looked up."""
+    if sum(map(file.size, file.names)) > IN_MEMORY:
+        return file.arrays(name for name in file.names if not name.startswith(MEASURED)), file.lazy(MEASURED)
+    arrays = file.arrays(file.names)  # all of them verified before one is looked into
+    file.close()
+    measured = {name: array for name, array in arrays.items() if name.startswith(MEASURED)}
+    return {name: array for name, array in arrays.items() if name not in measured}, measured
 
 
-def _read_adaptive(plan: Plan, provenance: Provenance, document: dict[str, Any], measured: Values) -> Release:
+def is_whole(provenance: Provenance) -> bool:
+    """Whether measurements are whole multiples of a grid."""
+    return provenance.noise == "rounded" and provenance.mechanism == "batch"
+
+
+def _scales_and_history(
+    plan: Plan, provenance: Provenance, document: dict[str, Any]
+) -> tuple[tuple[Scale, ...], History | None]:
+    """The scales of a batch, or what an adaptive run did."""
+    if provenance.mechanism == "batch":
+        if document["history"] is not None:
+            raise ValueError("a batch has no rounds")
+        scales = _scales(plan, document["scales"])
+        _check_scales(plan, provenance, scales)
+        return scales, None
     if document["scales"]:
         raise ValueError("the scales of an adaptive run are in its rounds")
-    terms = (provenance.charge, provenance.noise, provenance.reference)
-    history = read_history(document["history"], plan, *terms)
+    return (), read_history(document["history"], plan, provenance.charge, provenance.noise, provenance.reference)
+
+
+def written(path: Path, release: Release) -> Release:
+    """A release whose measurements are read from the file that it was written to.
+
+    Raises:
+      StorageError: they cannot be.
+    """
+    _, measured = _read(archive.Archive.opened(path, KIND, VERSION))
+    values = StoredValues(measured, rows_of(release.plan, release.history), is_whole(release.provenance), path)
+    return replace(release, values=values)
+
+
+def rows_of(plan: Plan, history: History | None = None) -> list[int]:
+    """Number of measurements of each node, by position; 0 where it is not measured."""
+    class_of = plan.closure.class_of.tolist()
+    if history is None:
+        return [plan.strategies[c].rows if c >= 0 else 0 for c in class_of]
     strategies, held = basis_strategies(plan, history.basis), {s.node for s in history.steps}
-    rows = [strategies[c].rows if i in held else 0 for i, c in enumerate(plan.closure.class_of.tolist())]
-    return Release(plan, provenance, (), _split(rows, measured, np.float64), history)
+    return [strategies[c].rows if i in held else 0 for i, c in enumerate(class_of)]
 
 
 def plan_hash(plan: Plan) -> str:
@@ -122,11 +163,6 @@ def schema_hash(plan: Plan) -> str:
 
 def _hash(data: object) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-
-
-def _joined(values: tuple[Values, ...]) -> Values:
-    present = [v for v in values if v.size]
-    return np.concatenate(present) if present else np.zeros(0)
 
 
 def _scales(plan: Plan, data: list[list[Any]]) -> tuple[Scale, ...]:
@@ -172,13 +208,3 @@ def _check_scales(plan: Plan, provenance: Provenance, scales: tuple[Scale, ...])
             "the noise scales of the release contradict its charge; its standard errors and its privacy cannot both be "
             "as stated: measure again"
         )
-
-
-def _split(rows: list[int], measured: Values, kind: type) -> tuple[Values, ...]:
-    """Cut the joined measurements at the nodes' numbers of rows."""
-    if measured.shape != (sum(rows),) or measured.dtype != kind:
-        raise ValueError("the measurements do not fit the plan and its noise")
-    if not np.isfinite(measured).all():
-        raise ValueError("measurements are finite")
-    ends = np.cumsum(rows)
-    return tuple(measured[e - n : e] for e, n in zip(ends, rows, strict=True))

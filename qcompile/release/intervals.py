@@ -12,8 +12,8 @@ from qcompile.arrays import Array
 from qcompile.errors import OptionError
 from qcompile.factors.explicit import hash64
 
-SIMULATED_QUERIES = 100_000
-"""Queries up to which the maximum of |z| is simulated; beyond it Bonferroni's bound is nearly as sharp."""
+SIMULATED_QUERIES = 10_000
+"""Queries up to which the maximum of |z| is simulated, in seconds; beyond it Bonferroni's bound is nearly as sharp."""
 
 SIMULATED_NUMBERS = 2 * 10**8
 """Normal numbers that a simulation may take: some seconds."""

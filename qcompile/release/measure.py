@@ -6,14 +6,13 @@ default noise a node's mechanism is ``y = g round((B x + sigma Z) / g)`` over th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from qcompile.allocation import Scale, root_up
 from qcompile.arrays import IntArray
@@ -25,10 +24,10 @@ from qcompile.plan import Plan
 from qcompile.privacy.opendp_noise import enlarged_sigma, opendp_gaussian
 from qcompile.privacy.rounded import rounded_gaussian
 from qcompile.privacy.source import ByteSource, SeededSource, SystemSource
+from qcompile.release.stored import Values
 from qcompile.strategy import Strategy
 
-Values = npt.NDArray[Any]
-"""A node's measurements: int64 multiples of its grid with rounded noise, doubles otherwise."""
+Names: TypeAlias = tuple[str, ...]
 
 NOISES = ("rounded", "opendp", "none")
 
@@ -51,35 +50,42 @@ def measure(
     counts: ExactCounts,
     scales: tuple[Scale, ...],
     noise: Noise,
-    progress: Callable[[int, int], None] = lambda done, total: None,
     workers: int | None = None,
-) -> tuple[Values, ...]:
-    """Measure every node with a non-zero Gram, several at a time.
+    done: Container[int] = (),
+) -> Iterator[tuple[int, Values]]:
+    """Measure every node with a non-zero Gram, several views at a time; in memory that does not grow with their number.
 
     Args:
       plan: what to measure.
       counts: the exact contingency tables.
       scales: one per class.
       noise: how; it must be safe to call from several threads.
-      progress: called after every node with the number done and of all.
       workers: threads; one per processor where None. What is measured does not depend on it.
+      done: nodes that were measured before and are left out.
 
-    Returns:
-      One array per node of the lattice; empty for those that are not measured.
+    Yields:
+      Nodes by position, each with its measurements; in an order that suits the counts.
     """
-    closure = plan.closure
-    values: list[Values] = [np.zeros(0) for _ in closure.nodes]
-    total = int((closure.class_of >= 0).sum())
+    closure, nodes_of = plan.closure, assigned(plan, done)
 
-    def one(index: int, table: IntArray) -> tuple[int, Values]:
+    def view(names: Names, table: Callable[[], IntArray]) -> list[tuple[int, Values]]:
+        return [(i, one(i, x)) for i, x in node_tables(closure, names, table(), nodes_of[names])]
+
+    def one(index: int, table: IntArray) -> Values:
         c = int(closure.class_of[index])
         x = table.transpose(closure.orders[index])
-        return index, noise(plan.strategies[c], x, scales[c], closure.title(index))
+        return noise(plan.strategies[c], x, scales[c], closure.title(index))
 
-    jobs = (partial(one, index, table) for index, table in node_tables(plan, counts))
-    for done, (index, measured) in enumerate(in_order(jobs, STEPS_A_DRAW * draws(plan, scales), workers), start=1):
-        values[index] = measured
-        progress(done, total)
+    jobs = (partial(view, names, table) for names, table in counts.tables(list(nodes_of)))
+    for measured in in_order(jobs, STEPS_A_DRAW * draws(plan, scales), workers):
+        yield from measured
+
+
+def collected(measured: Iterable[tuple[int, Values]], nodes: int) -> tuple[Values, ...]:
+    """Measurements by node; empty for nodes that are not measured."""
+    values: list[Values] = [np.zeros(0)] * nodes
+    for index, found in measured:
+        values[index] = found
     return tuple(values)
 
 
@@ -112,23 +118,32 @@ def draws(plan: Plan, scales: tuple[Scale, ...]) -> int:
     return sum(m * s.rows for m, s, scale in noisy if scale.sigma > 0)
 
 
-def node_tables(plan: Plan, counts: ExactCounts) -> Iterator[tuple[int, IntArray]]:
-    """Every measured node and block with its exact marginal, counting each view once.
+def assigned(plan: Plan, done: Container[int] = ()) -> dict[Names, list[int]]:
+    """The views whose exact counts are needed, each with the nodes and blocks that are measured from it.
 
     A node is summed out of the first view, smallest first, that covers it.
     """
-    closure, done = plan.closure, set[int]()
-    blocks = range(closure.first_block, len(closure.nodes))
+    closure, taken = plan.closure, set[int]()
+    found: dict[Names, list[int]] = {}
+    blocks: dict[Node, list[int]] = {}
+    for i in range(closure.first_block, len(closure.nodes)):
+        blocks.setdefault(closure.nodes[i], []).append(i)
     for view in plan.tables:
         node = tuple(closure.schema.positions[n] for n in view)
-        inside = [*below(closure, node), *(i for i in blocks if closure.nodes[i] == node)]
-        new = [i for i in inside if i not in done and closure.class_of[i] >= 0]
+        inside = [*below(closure, node), *blocks.get(node, [])]
+        new = [i for i in inside if i not in taken and closure.class_of[i] >= 0 and i not in done]
         if new:
-            table = counts.table(view)
-            for i in new:
-                gone = tuple(axis for axis, a in enumerate(node) if a not in closure.nodes[i])
-                yield i, np.asarray(table.sum(axis=gone, dtype=np.int64))
-        done.update(new)
+            found[view] = new
+        taken.update(new)
+    return found
+
+
+def node_tables(closure: Lattice, view: Names, table: IntArray, nodes: Iterable[int]) -> Iterator[tuple[int, IntArray]]:
+    """Some nodes below a view with their exact marginals, axes in schema order, out of the view's table."""
+    attributes = [closure.schema.positions[n] for n in view]
+    for i in nodes:
+        gone = tuple(axis for axis, a in enumerate(attributes) if a not in closure.nodes[i])
+        yield i, np.asarray(table.sum(axis=gone, dtype=np.int64))
 
 
 def below(closure: Lattice, node: Node) -> list[int]:

@@ -16,18 +16,21 @@ from qcompile.adaptive.basis import basis_strategies
 from qcompile.adaptive.grem import Estimates
 from qcompile.adaptive.trace import History
 from qcompile.allocation import Scale
-from qcompile.arrays import Array
+from qcompile.arrays import Array, cells, require_memory
 from qcompile.checks import one_of
 from qcompile.errors import NotEstimableError, OptionError, SizeError, did_you_mean
 from qcompile.plan import Plan
 from qcompile.release import intervals
-from qcompile.release.answers import apply_product, family_table
+from qcompile.release.answers import apply_product
 from qcompile.release.ask import coefficients, not_estimable
 from qcompile.release.best import ESTIMATES, PROCESSING, Best
 from qcompile.release.intervals import Width
-from qcompile.release.measure import Values
 from qcompile.release.provenance import Provenance
+from qcompile.release.repeated import Repeated
+from qcompile.release.selection import Of, Selection, Where, require_product, select
 from qcompile.release.sources import Source, marginal_product
+from qcompile.release.stored import Values
+from qcompile.release.tables import Answers, Layout, cells_table
 from qcompile.strategy import Strategy
 from qcompile.variances import node_parts
 from qcompile.workload import Family, Product
@@ -78,13 +81,19 @@ class Marginal:
       std_error: of each cell; NaN for best estimates, which are biased.
       estimate: "unbiased" or "best".
       processing: what was done to best estimates, see `qcompile.release.best.PROCESSING`.
+      labels: per axis, those of its cells.
     """
 
     attributes: tuple[str, ...]
     array: Array
     std_error: Array
-    estimate: str = "unbiased"
-    processing: str = "none"
+    estimate: str
+    processing: str
+    labels: tuple[tuple[str, ...], ...]
+
+    def table(self) -> pa.Table:
+        """One row per cell, the last axis fastest: label columns (text), estimate, std_error (null where biased)."""
+        return cells_table(self.attributes, self.labels, self.array, self.std_error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,14 +105,14 @@ class Release:
       provenance: the terms.
       scales: the noise of each class in a batch; empty where the run was adaptive.
       values: per node, its measurements: multiples of the grid with rounded noise, else numbers; of an adaptive run the
-        averages, in counts, empty where a node was not measured.
+        averages, in counts, empty where a node was not measured. Of a large file they are read when they are asked for.
       history: what an adaptive run did, round by round; None for a batch.
     """
 
     plan: Plan
     provenance: Provenance
     scales: tuple[Scale, ...]
-    values: tuple[Values, ...]
+    values: Sequence[Values]
     history: History | None = None
 
     @cached_property
@@ -134,9 +143,10 @@ class Release:
     def measured(self, node: int) -> Array:
         """The measurements y of a node or block in counts, ``(rows,)``, by its position in the lattice."""
         values = self.values[node]
+        found = values.astype(np.float64)
         if values.dtype.kind == "i":
-            values = values * self.scales[int(self.plan.closure.class_of[node])].grid
-        return np.asarray(values, dtype=np.float64)
+            found *= self.scales[int(self.plan.closure.class_of[node])].grid
+        return np.asarray(found)
 
     def _source(self, family: Family) -> Source:
         only = self.plan.closure.source(family.name).only
@@ -145,11 +155,14 @@ class Release:
     @cached_property
     def _best(self) -> Best:
         closure = self.plan.closure
+        nodes = [i for i in range(closure.first_block) if math.isfinite(self.variances[i])]
+        used = [self._strategies[int(closure.class_of[i])] for i in nodes]
+        numbers = sum(s.rows + cells(s.shape) for s in used)  # measurements and residuals
+        require_memory("the best estimates of everything measured", numbers, "ask for estimate='unbiased'")
         estimates = Estimates(closure, self._strategies)
-        for node in range(closure.first_block):
-            if math.isfinite(self.variances[node]):
-                variance = float(self.variances[node])
-                estimates.add(node, self.measured(node), 1 / variance if variance else math.inf)
+        for node in nodes:
+            variance = float(self.variances[node])
+            estimates.add(node, self.measured(node), 1 / variance if variance else math.inf)
         return Best(estimates, self.provenance.reference)
 
     def _choice(self, estimate: str | None, processing: str | None, cell_by_cell: bool) -> tuple[str, str]:
@@ -183,36 +196,74 @@ class Release:
         simultaneous: bool = False,
         estimate: str | None = None,
         processing: str | None = None,
+        of: Of = None,
+        where: Where = None,
     ) -> pa.Table:
-        """The answers of a family.
+        """The answers of a family, or those of them that are selected.
 
         Args:
           family: its name.
           alpha: intervals cover with probability 1 - alpha.
-          simultaneous: all intervals of the family together, instead of each by itself.
+          simultaneous: all intervals of the table together, instead of each by itself: those of the selected answers
+            where something is selected, of all answers of the family otherwise.
           estimate: "unbiased" (the default for a batch): with standard errors; null where an adaptive run did not
             measure what a query depends on. "best" (the default for an adaptive run): with references and processing,
             biased, without standard errors.
           processing: of best estimates: "none", "nonnegative", "consistent" or "integer"; usually "nonnegative" for
             families of marginals alone, and "none" for others, whose queries add up many cells.
+          of: the attributes of the products wanted, in any order: only products over exactly these.
+          where: by label column, the label or labels wanted, such as ``{"age": "<= 40"}``.
 
         Returns:
           One row per query in query order; label columns (text), estimate, std_error, lower, upper. The table's
           metadata say how estimates and intervals were made, under ``estimate`` and ``interval``.
 
         Raises:
-          OptionError: no such family, or an option out of range.
-          SizeError: the table would not fit in memory.
+          OptionError: no such family, attributes, column or label, or an option out of range.
+          SizeError: these are too many answers for one table; `batches` has no limit.
         """
         intervals.check_alpha(alpha)
-        found = self.plan.workload.family(family)
-        chosen, processed = self._choice(estimate, processing, all(f.kind == "marginal" for f in found.factors))
-        if chosen == "best" and simultaneous:
-            raise OptionError("no intervals hold for best estimates, which are biased; ask for estimate='unbiased'")
+        selection = select(self.plan.workload, family, of, where)
+        selection.require_table()
+        return self._reader(selection, alpha, simultaneous, estimate, processing).read_all()
+
+    def batches(
+        self,
+        family: str,
+        alpha: float = 0.05,
+        simultaneous: bool = False,
+        estimate: str | None = None,
+        processing: str | None = None,
+        of: Of = None,
+        where: Where = None,
+    ) -> pa.RecordBatchReader:
+        """The rows of `answers` in batches, of any number and in bounded memory; arguments as there.
+
+        Returns:
+          An iterator over record batches, each made when it is asked for; its schema has the metadata of the table.
+
+        Raises:
+          OptionError: see `answers`.
+          SizeError: a single product has too many answers for memory.
+        """
+        intervals.check_alpha(alpha)
+        selection = select(self.plan.workload, family, of, where)
+        return self._reader(selection, alpha, simultaneous, estimate, processing)
+
+    def _reader(
+        self, selection: Selection, alpha: float, simultaneous: bool, estimate: str | None, processing: str | None
+    ) -> pa.RecordBatchReader:
+        cell_by_cell = all(f.kind == "marginal" for f in selection.family.factors)
+        chosen, processed = self._choice(estimate, processing, cell_by_cell)
         if chosen == "best":
-            return family_table(found, self._best_rows(found, processed), None, self._made(chosen, processed))
-        width = self._simultaneous(found, alpha) if simultaneous else intervals.pointwise(alpha)
-        return family_table(found, self._rows(found), replace(width, method=self._method(width.method)), chosen)
+            if simultaneous:
+                raise OptionError("no intervals hold for best estimates, which are biased; ask for estimate='unbiased'")
+            self._require_unsplit(selection.family)
+            rows = self._best_rows(selection, self._best, processed)
+            return Layout(selection, None, self._made(chosen, processed)).reader(rows)
+        width = self._simultaneous(selection, alpha) if simultaneous else intervals.pointwise(alpha)
+        width = replace(width, method=self._method(width.method))
+        return Layout(selection, width, chosen).reader(self._rows(selection))
 
     def _method(self, method: str) -> str:
         return method if self.history is None else f"{method}, {NOMINAL}"
@@ -220,17 +271,22 @@ class Release:
     def _made(self, estimate: str, processing: str) -> str:
         return estimate if estimate == "unbiased" else f"best, reference {self.provenance.reference}, {processing}"
 
-    def _rows(self, family: Family) -> Iterator[tuple[Product, Array, Array]]:
-        source = self._source(family)
-        for product in family.products():
-            yield product, source.answers(product), source.variances(product)
+    def _rows(self, selection: Selection) -> Iterator[Answers]:
+        source = self._source(selection.family)
+        repeated = Repeated(source)
+        for product in selection.products():
+            require_product(product)
+            yield product, source.answers(product), repeated.variances(product)
 
-    def _best_rows(self, family: Family, processing: str) -> Iterator[tuple[Product, Array, None]]:
-        closure = self.plan.closure
+    def _require_unsplit(self, family: Family) -> None:
         if self._source(family).lattice.only is not None:
             raise OptionError(f"family {family.name!r} was measured as a block; ask for estimate='unbiased'")
-        for product in family.products():
-            yield product, apply_product(closure, product, self._best.table(self._node(product), processing)), None
+
+    def _best_rows(self, selection: Selection, best: Best, processing: str) -> Iterator[Answers]:
+        closure = self.plan.closure
+        for product in selection.products():
+            require_product(product)
+            yield product, apply_product(closure, product, best.table(self._node(product), processing)), None
 
     def _node(self, product: Product) -> int:
         """The position of the node of a product's attributes.
@@ -261,9 +317,10 @@ class Release:
         chosen, processed = self._choice(estimate, processing, cell_by_cell=True)
         names = self._names(attributes)
         product = marginal_product(self.plan.closure, names)
+        labels = tuple(tuple(f.labels()) for f in product.factors)
         if chosen == "best":
             table = self._best_marginal(product, processed)
-            return Marginal(names, table, np.full(table.shape, np.nan), chosen, processed)
+            return Marginal(names, table, np.full(table.shape, np.nan), chosen, processed, labels)
 
         def variances(source: Source) -> Array:
             source.require_all_cells(product)
@@ -271,7 +328,8 @@ class Release:
 
         found = [(float(v.sum()), i, v) for i, v in self._attempts(variances)]
         _, best, variance = min(found, key=lambda f: f[:2])
-        return Marginal(names, self._sources[best].answers(product), np.asarray(np.sqrt(variance)))
+        errors = np.asarray(np.sqrt(variance))
+        return Marginal(names, self._sources[best].answers(product), errors, chosen, processed, labels)
 
     def _best_marginal(self, product: Product, processing: str) -> Array:
         node = self._node(product)
@@ -368,13 +426,16 @@ class Release:
 
         save_release(self, path)
 
-    def _simultaneous(self, family: Family, alpha: float) -> Width:
+    def _simultaneous(self, selection: Selection, alpha: float) -> Width:
         """Simulated where that takes seconds, Bonferroni beyond."""
-        products = list(family.products()) if family.count <= intervals.SIMULATED_QUERIES else []
-        source = self._source(family)
+        products = list(selection.products()) if selection.count <= intervals.SIMULATED_QUERIES else []
+        source = self._source(selection.family)
         nodes = {i for p in products for i in source.nodes_of(p)}
-        numbers = sum(self.values[i].size for i in nodes) * intervals.SIMULATIONS
+        class_of = self.plan.closure.class_of
+        numbers = sum(self._strategies[int(class_of[i])].rows for i in nodes) * intervals.SIMULATIONS
         if not products or numbers > intervals.SIMULATED_NUMBERS:
-            return intervals.bonferroni(alpha, family.count)
-        pairs = [(p, source.variances(p)) for p in products]
-        return intervals.simulated(alpha, lambda first, count: source.largest_z(pairs, first, count))
+            width = intervals.bonferroni(alpha, selection.count)
+        else:
+            pairs = [(p, source.variances(p)) for p in products]
+            width = intervals.simulated(alpha, lambda first, count: source.largest_z(pairs, first, count))
+        return width if selection.whole else replace(width, method=f"{width.method}, over the selected answers")

@@ -17,7 +17,7 @@ from qcompile.adaptive.references import REFERENCES, References
 from qcompile.allocation import Scale, measurement_scale
 from qcompile.arrays import Array, IntArray
 from qcompile.compiler import compile
-from qcompile.data.counts import open_data
+from qcompile.data.given import GivenCounts
 from qcompile.errors import InternalError
 from qcompile.factors import Prefix
 from qcompile.plan import Plan
@@ -121,7 +121,7 @@ def test_scores_move_by_no_more_than_their_sensitivity(
     estimates = {i: np.full(plan.closure.shape(plan.closure.nodes[i]), 7.3) for i in candidate_nodes(plan)}
 
     def scores(x: IntArray) -> IntArray:
-        counts = open_data({plan.workload.schema.names: x}, plan.workload.schema, plan.tables)
+        counts = GivenCounts.of({plan.workload.schema.names: x}, plan.workload.schema)
         candidates = Candidates(plan, counts, inherited)
         for i, m in estimates.items():
             candidates.note(i, candidates.distances(i, m, levels[i]))
@@ -209,7 +209,7 @@ def skewed(shape: tuple[int, ...], rows: int = 3000) -> IntArray:
 def test_references_help_on_a_skewed_table(reference: str) -> None:
     """Averages over seeds at a small budget; plain GReM is the baseline."""
     plan = marginals(6, 5, 4, 7, 3, ways=3)
-    counts = open_data({plan.workload.schema.names: skewed((6, 5, 4, 7, 3))}, plan.workload.schema, plan.tables)
+    counts = GivenCounts.of({plan.workload.schema.names: skewed((6, 5, 4, 7, 3))}, plan.workload.schema)
     plain, helped = [], []
     for seed in range(3):
         _, estimates = adapted(plan, Fraction(1, 50), Instrument(seed), counts, reference="none")
@@ -224,7 +224,7 @@ def test_selection_prefers_what_is_wrong() -> None:
     plan = marginals(4, 4, 4, ways=2)
     x = np.zeros((4, 4, 4), dtype=np.int64)
     x[range(4), range(4)] = 250
-    counts = open_data({plan.workload.schema.names: x}, plan.workload.schema, plan.tables)
+    counts = GivenCounts.of({plan.workload.schema.names: x}, plan.workload.schema)
     history, _ = adapted(plan, Fraction(1, 2), Instrument(), counts)
     chosen = [r.marginal for r in history.rounds if r.selection is not None]
     assert plan.closure.nodes[chosen[0]] == (0, 1)

@@ -20,7 +20,7 @@ from qcompile.adaptive.trace import Selection
 from qcompile.arrays import IntArray
 from qcompile.cli.app import execute
 from qcompile.compiler import compile
-from qcompile.data.counts import open_data
+from qcompile.data.given import GivenCounts
 from qcompile.errors import InternalError
 from qcompile.factors import Prefix
 from qcompile.plan import Plan
@@ -58,7 +58,7 @@ def faults() -> list[str]:
 
 def counts(plan: Plan, change: IntArray | int) -> Any:
     table = full_table(plan, 200)[plan.workload.schema.names] + 2 + change  # so that any row can be taken away
-    return open_data({plan.workload.schema.names: table}, plan.workload.schema, plan.tables)
+    return GivenCounts.of({plan.workload.schema.names: table}, plan.workload.schema)
 
 
 def most_moved(plan: Plan) -> int:

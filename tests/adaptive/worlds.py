@@ -17,7 +17,8 @@ from qcompile.adaptive.trace import History
 from qcompile.allocation import Scale
 from qcompile.arrays import Array, IntArray
 from qcompile.compiler import compile
-from qcompile.data.counts import ExactCounts, open_data
+from qcompile.data.counts import ExactCounts
+from qcompile.data.given import GivenCounts
 from qcompile.factors import Marginal
 from qcompile.plan import Plan
 from qcompile.privacy.selection import selection_scale
@@ -34,7 +35,7 @@ def marginals(*sizes: int, ways: int = 2, least: int = 0, **options: Any) -> Pla
 
 def counts_of(plan: Plan, rows: int = 5000) -> ExactCounts:
     """A skewed table that fits a plan."""
-    return open_data(full_table(plan, rows), plan.workload.schema, plan.tables)
+    return GivenCounts.of(full_table(plan, rows), plan.workload.schema)
 
 
 def full_table(plan: Plan, rows: int = 5000) -> dict[tuple[str, ...], IntArray]:

@@ -29,6 +29,7 @@ from qcompile.data.given import GivenCounts
 from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
 from qcompile.release import measure as measuring
+from qcompile.release.stored import Values
 from qcompile.strategy import Strategy
 from tests.audit.exported import Relation
 
@@ -90,11 +91,11 @@ def releases(
     schema, scales = plan.workload.schema, plan.scales(charge)
     made = measuring.make_noise(noise, None if noise == "opendp" else seed)
 
-    def stacked(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> measuring.Values:
+    def stacked(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Values:
         return made(cast("Strategy", Stacked(strategy, repetitions)), x, scale, node)
 
     counts = GivenCounts.of({schema.names: table.reshape(schema.shape(schema.names))}, schema)
-    values = measuring.measure(plan, counts, scales, stacked)
+    values = measuring.collected(measuring.measure(plan, counts, scales, stacked), len(plan.closure.nodes))
     found = []
     for v, c in zip(values, plan.closure.class_of.tolist(), strict=True):
         if c >= 0:

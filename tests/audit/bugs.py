@@ -7,7 +7,7 @@ names the detectors of this package that must object, and what they must say.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -25,6 +25,7 @@ from qcompile.privacy.ledger import Ledger
 from qcompile.privacy.source import ByteSource, SeededSource
 from qcompile.privacy_unit import PrivacyUnit
 from qcompile.release import measure as measuring
+from qcompile.release.stored import Values
 from qcompile.schema import Schema
 from qcompile.strategy import KroneckerStrategy, Strategy
 from tests.audit.witness import current, normals
@@ -231,11 +232,11 @@ def charged_late(patch: Patch) -> None:
         waiting.append((self, entry))
         return 1
 
-    def then(*args: Any, **options: Any) -> tuple[measuring.Values, ...]:
-        values: tuple[measuring.Values, ...] = measure(*args, **options)
+    def then(*args: Any, **options: Any) -> Iterator[tuple[int, Values]]:
+        values: list[tuple[int, Values]] = list(measure(*args, **options))
         for ledger, entry in waiting:
             charge(ledger, entry)
-        return values
+        return iter(values)
 
     patch.setattr(Ledger, "charge", later)
     patch.setattr(execute, "measure", then)

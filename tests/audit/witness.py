@@ -19,7 +19,7 @@ import pytest
 from scipy.special import ndtri
 
 from qcompile.arrays import Array, IntArray
-from qcompile.execute import dry_run
+from qcompile.expect import dry_run
 from qcompile.plan import Measurement, Plan
 from qcompile.privacy.budget import Budget
 from qcompile.privacy.ledger import Ledger

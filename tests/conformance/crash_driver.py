@@ -6,51 +6,60 @@ kill: what was found in the folder right after it, and after the same run was ma
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 # Loaded before the forks, so that a run's moments are its own work; no connection is opened here.
 import duckdb  # noqa: F401
 import ibis  # noqa: F401
 import scipy.special  # noqa: F401
 
-from qcompile import archive, execute, keeping
+from qcompile import archive, keeping
 from qcompile.cli.app import execute as command
 from qcompile.privacy import charges
 from qcompile.privacy.budget import Budget
 from qcompile.privacy.ledger import Ledger
+from qcompile.release import journal
 from qcompile.release.files import KIND, VERSION, load_release
+from qcompile.release.journal import Journal
 
 RHO = "1/7"
-OUTPUT = "x.release"
+OUTPUT, UNFINISHED = "x.release", "x.release.unfinished"
 
 
 def run(plan: pathlib.Path, folder: pathlib.Path) -> int:
-    """What is killed: the command line, from reading a table to writing a release."""
+    """What is killed: the command line, from reading a table to writing a release; resumed where it is unfinished."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    files = ["--data", str(plan.with_name("d.csv")), "--ledger", str(folder / "l"), "-o", str(folder / OUTPUT)]
+    setattr(journal, "PART", 300)  # noqa: B010 - measurements go to disk in several parts
+    files = ["--data", str(plan.with_name("d.csv")), "-o", str(folder / OUTPUT)]
+    files += ["--ledger", str(folder / "l")] if (folder / "l").exists() else ["--test-seed", "5"]
+    files += ["--resume"] if (folder / UNFINISHED).exists() else []
     return command(["run", str(plan), "--rho", RHO, "--strict-values", "--workers", "1", *files])
 
 
 def found(folder: pathlib.Path) -> dict[str, object]:
     """What is on the disk: the ledger's charges, the release if it has its name, everything else."""
-    ledger = Ledger.open(folder / "l")
-    entries = ledger.entries
+    ledger = Ledger.open(folder / "l") if (folder / "l").exists() else None
+    entries = () if ledger is None else ledger.entries
     content = None
     if (folder / OUTPUT).exists():
         load_release(folder / OUTPUT).answers("p")
         content = archive.read(folder / OUTPUT, KIND, VERSION)[2]
     return {
         "entries": len(entries),
-        "spent": str(ledger.spent),
+        "spent": "0" if ledger is None else str(ledger.spent),
         "recorded": [e.content for e in entries],
         "release": content,
+        "parts": len(list(folder.glob(f"{UNFINISHED}/0*.npy"))),
         "others": sorted(p.name for p in folder.iterdir() if p.name not in ("l", OUTPUT)),
     }
 
@@ -74,15 +83,15 @@ def report(plan: pathlib.Path, folder: pathlib.Path, where: str) -> None:
     print(json.dumps({"where": where, "killed": killed, "again": found(folder), "status": status}), flush=True)
 
 
-def at_random(plan: pathlib.Path, root: pathlib.Path, kills: int, seed: int) -> None:
+def at_random(plan: pathlib.Path, root: pathlib.Path, kills: int, seed: int, ledger: bool) -> None:
     """Kills at moments spread evenly over the time that a run takes, and a little beyond."""
     draw = random.Random(seed)
     start = time.perf_counter()
-    first = fresh(root / "timed")
+    first = fresh(root / "timed", ledger)
     os.waitpid(child(plan, first, lambda: None), 0)
     duration = time.perf_counter() - start
     for i in range(kills):
-        folder, moment = fresh(root / f"r{i}"), draw.uniform(0, 1.2 * duration)
+        folder, moment = fresh(root / f"r{i}", ledger), draw.uniform(0, 1.2 * duration)
         pid = child(plan, folder, lambda: None)
         time.sleep(moment)
         os.kill(pid, signal.SIGKILL)
@@ -90,51 +99,64 @@ def at_random(plan: pathlib.Path, root: pathlib.Path, kills: int, seed: int) -> 
         report(plan, folder, "random")
 
 
-def at_steps(plan: pathlib.Path, root: pathlib.Path) -> None:
+def at_steps(plan: pathlib.Path, root: pathlib.Path, ledger: bool) -> None:
     """Kills right before and right after each step that writes, which random moments may miss."""
     steps: dict[str, tuple[object, str]] = {
         "charge": (Ledger, "charge"),
         "insert": (charges, "insert"),
-        "measure": (execute, "measure"),
+        "part": (Journal, "_write"),
+        "noted": (Journal, "_note"),
         "write": (archive, "fill"),
         "sync": (os, "fsync"),
         "keep": (keeping, "keep_aside"),
         "name": (os, "link"),
         "record": (Ledger, "record"),
+        "removal": (Journal, "remove"),
+        "tidying": (shutil, "rmtree"),
     }
+    if not ledger:
+        steps = {name: step for name, step in steps.items() if name not in ("charge", "insert", "record")}
     for name, (owner, function) in steps.items():
         for when in ("before", "after"):
-            folder = fresh(root / f"{when} {name}")
-            os.waitpid(child(plan, folder, lambda o=owner, f=function, w=when: dying(o, f, w)), 0)  # type: ignore[misc]
-            report(plan, folder, f"{when} {name}")
+            for time_ in (1, 2) if name in ("part", "noted") else (1,):
+                where = f"{when} {name} {time_}"
+                folder = fresh(root / where, ledger)
+                prepare = partial(dying, owner, function, when, time_)
+                os.waitpid(child(plan, folder, prepare), 0)
+                report(plan, folder, where)
 
 
-def dying(owner: object, name: str, when: str) -> None:
-    """Make a function kill its process."""
-    original = getattr(owner, name)
+def dying(owner: object, name: str, when: str, calls: int) -> None:
+    """Make a function kill its process when it is called for the so manieth time."""
+    original, left = getattr(owner, name), itertools.count(calls, -1)
 
     def killed(*args: object, **options: object) -> object:
-        if when == "after":
-            original(*args, **options)
-        os.kill(os.getpid(), signal.SIGKILL)
-        return None
+        last = next(left) == 1
+        if last and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        found = original(*args, **options)
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
 
     setattr(owner, name, killed)
 
 
-def fresh(folder: pathlib.Path) -> pathlib.Path:
+def fresh(folder: pathlib.Path, ledger: bool = True) -> pathlib.Path:
     folder.mkdir()
-    Ledger.create(folder / "l", Budget(rho=1))
+    if ledger:
+        Ledger.create(folder / "l", Budget(rho=1))
     return folder
 
 
 def main() -> None:
     plan, root = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     plan.with_name("d.csv").write_text("a,b,c\n" + "".join(f"{i % 40},{i % 30},{i % 6}\n" for i in range(500)))
+    ledger = sys.argv[4] == "ledger"
     if sys.argv[3] == "steps":
-        at_steps(plan, root)
+        at_steps(plan, root, ledger)
     else:
-        at_random(plan, root, int(sys.argv[3]), seed=int(sys.argv[4]))
+        at_random(plan, root, int(sys.argv[3]), int(sys.argv[5]), ledger)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""A run that is killed with SIGKILL at any moment: the ledger adds up, and a release is whole or not there."""
+"""Runs that are killed with SIGKILL at any moment, and resumed: the ledger adds up, a release is whole or not there.
+
+Where something had been drawn and is resumed, it is charged once and drawn once.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,9 @@ def kills(plan_file: pathlib.Path, folder: pathlib.Path, *arguments: str) -> lis
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+UNFINISHED = "x.release.unfinished"
+
+
 def is_hidden_part(name: str) -> bool:
     return name.startswith(".x.release.") and name.endswith(".part")
 
@@ -46,44 +52,60 @@ def check(kill: dict[str, Any]) -> None:
     if killed["release"] is not None:  # whole, as its answers were asked for; and paid for
         assert killed["entries"] == 1
     assert set(killed["recorded"]) <= {killed["release"], None}
-    # Whatever else lies there is hidden and is called neither a release nor a ledger.
-    assert all(name == "l-journal" or is_hidden_part(name) for name in killed["others"])
-    # The same run once more: one charge more, and its release complete and recorded.
-    assert kill["status"] == 0
-    assert again["entries"] == killed["entries"] + 1
+    # Whatever else lies there is hidden or the unfinished run, and is called neither a release nor a ledger.
+    assert all(name in ("l-journal", UNFINISHED) or is_hidden_part(name) for name in killed["others"])
+    unfinished = UNFINISHED in killed["others"]
+    assert unfinished or killed["entries"] == (killed["release"] is not None), "what is paid for can be had"
+    # The same run once more, resumed where it was unfinished: paid for once, its release complete and recorded.
+    assert kill["status"] == 0, kill
+    assert again["entries"] == (1 if unfinished else killed["entries"] + 1)
     assert Fraction(again["spent"]) == Fraction(again["entries"], 7)
     assert again["recorded"][-1] == again["release"] is not None
-    assert again["recorded"][:-1] == killed["recorded"]
-    assert again["release"] != killed["release"]
-    assert "l-journal" not in again["others"]
-    # What the first run paid for is kept aside.
-    assert ("x.release.1" in again["others"]) == (killed["release"] is not None)
+    assert not {"l-journal", UNFINISHED} & set(again["others"])
+    if unfinished and killed["release"] is not None:  # it had its name: it is not made again
+        assert again["release"] == killed["release"]
+    # What an earlier run paid for is kept aside.
+    assert ("x.release.1" in again["others"]) == (killed["release"] is not None and not unfinished)
 
 
 def test_before_and_after_every_step(plan_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    found = kills(plan_file, tmp_path, "steps")
-    assert len(found) == 16
+    found = kills(plan_file, tmp_path, "steps", "ledger")
+    assert len(found) == 26
     for kill in found:
         check(kill)
     charged = {kill["where"]: kill["killed"]["entries"] for kill in found}
-    assert charged["before charge"] == charged["before insert"] == charged["after insert"] == 0
-    assert charged["after charge"] == charged["before measure"] == charged["after record"] == 1
+    assert charged["before charge 1"] == charged["before insert 1"] == charged["after insert 1"] == 0
+    assert charged["after charge 1"] == charged["before noted 1"] == charged["before part 1"] == 1
+    parts = {kill["where"]: kill["killed"]["parts"] for kill in found}
+    assert parts["after part 1"] == 1
+    assert parts["after part 2"] == 2
     released = {kill["where"]: kill["killed"]["release"] is not None for kill in found}
-    assert not released["before name"]
-    assert released["after name"]
+    assert not released["before name 1"]
+    assert released["after name 1"]
+    assert released["before removal 1"]
 
 
 def test_at_random_moments(plan_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    found = kills(plan_file, tmp_path, "8", "1")
+    found = kills(plan_file, tmp_path, "8", "ledger", "1")
     assert len(found) == 8
     for kill in found:
         check(kill)
 
 
+def test_a_seeded_run_that_is_resumed_is_the_run_that_was_not_stopped(
+    plan_file: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    found = kills(plan_file, tmp_path, "steps", "seed")
+    assert {kill["killed"]["parts"] for kill in found} >= {0, 1, 2}
+    begun_anew = kills(plan_file, tmp_path, "1", "seed", "1")
+    assert {kill["again"]["release"] for kill in [*found, *begun_anew]} == {begun_anew[0]["again"]["release"]}
+    assert begun_anew[0]["again"]["release"] is not None
+
+
 @pytest.mark.slow
 def test_at_two_hundred_random_moments(plan_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Before the charge and after the release; the moments between them are those of the test of every step."""
-    found = kills(plan_file, tmp_path, "200", "2")
+    found = kills(plan_file, tmp_path, "200", "ledger", "2")
     assert len(found) == 200
     for kill in found:
         check(kill)

@@ -26,7 +26,7 @@ import pytest
 
 from qcompile.arrays import IntArray
 from qcompile.compiler import compile
-from qcompile.data import open_data
+from qcompile.data import GivenCounts
 from qcompile.errors import DataError
 from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Prefix, Range
 from qcompile.factors.threshold import Threshold
@@ -318,7 +318,7 @@ HUGE: dict[str, tuple[Any, str]] = {
 def test_counts_that_cannot_be_counted_are_refused(name: str) -> None:
     value, message = HUGE[name]
     with pytest.raises(DataError, match=re.escape(message)) as caught:
-        open_data({("a",): value}, SMALL.schema)
+        GivenCounts.of({("a",): value}, SMALL.schema)
     assert not any(c in str(caught.value) for c in ("9007", "1805", "nan", "inf", "-1"))
 
 
@@ -326,13 +326,13 @@ def test_a_total_that_wraps_around_in_64_bits_is_refused() -> None:
     """2^11 cells of 2^53 add up to 2^64, which is 0 in 64 bits."""
     schema = Schema((integer("a", 2**11),))
     with pytest.raises(DataError, match="more than 2\\^53 rows"):
-        open_data({("a",): np.full(2**11, 2**53)}, schema)
+        GivenCounts.of({("a",): np.full(2**11, 2**53)}, schema)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.float64, np.longdouble, object, np.dtype(">i8")])
 def test_counts_up_to_2_to_53_are_taken_as_they_are(dtype: Any) -> None:
     x = np.array([2**53 - 5, 5], dtype=dtype)
-    counts = open_data({("a",): x}, SMALL.schema)
+    counts = GivenCounts.of({("a",): x}, SMALL.schema)
     assert counts.table(("a",)).tolist() == [2**53 - 5, 5]
     assert counts.total == 2**53
     release = compile(SMALL).run({("a",): x}, UNIT, noise="none")
@@ -340,4 +340,4 @@ def test_counts_up_to_2_to_53_are_taken_as_they_are(dtype: Any) -> None:
 
 
 def test_half_precision_is_exact_where_it_reaches() -> None:
-    assert open_data({("a",): np.array([2048, 3], dtype=np.float16)}, SMALL.schema).total == 2051
+    assert GivenCounts.of({("a",): np.array([2048, 3], dtype=np.float16)}, SMALL.schema).total == 2051

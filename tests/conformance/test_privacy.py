@@ -15,7 +15,7 @@ import pytest
 
 from qcompile import archive
 from qcompile.compiler import compile
-from qcompile.data import counts as counting
+from qcompile.data import opening
 from qcompile.errors import BudgetError, DataError, OptionError, OverspendError, QCompileError, SizeError, StorageError
 from qcompile.factors import Marginal, Prefix
 from qcompile.plan import Plan
@@ -97,7 +97,7 @@ class Log:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: list[str] = []
-        self._watch(monkeypatch, counting, "open_data", "data")
+        self._watch(monkeypatch, opening, "open_data", "data")
         self._watch(monkeypatch, measuring, "rounded_gaussian", "noise")
         self._watch(monkeypatch, Plan, "scales", "scales")
         self._watch(monkeypatch, Ledger, "charge", "charge")
@@ -185,7 +185,7 @@ def test_data_is_refused_before_noise_is_drawn(case: str, plan: Plan, log: Log) 
 
 def test_every_node_draws_from_the_system_once_per_row(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """The draws are those that the dry run announces: no node is without noise and none shares it."""
-    from qcompile.execute import dry_run
+    from qcompile.expect import dry_run
 
     taken: list[int] = []
     original = SystemSource.take
@@ -320,7 +320,7 @@ def test_what_is_refused_costs_nothing(plan: Plan, ledger: Ledger, log: Log) -> 
 def test_what_fails_after_the_charge_is_spent(
     plan: Plan, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    """A crash between noise and write counts as spent: the entry stays, without a release."""
+    """A crash between noise and write counts as spent: the entry stays, without a release until it is resumed."""
 
     def fails(*args: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -329,8 +329,14 @@ def test_what_fails_after_the_charge_is_spent(
     with pytest.raises(StorageError, match="No space left"):
         plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / "x")
     (entry,) = ledger.entries
-    assert (entry.charge.rho, entry.release) == (Fraction(1, 2), None)
+    assert (entry.charge.rho, entry.content) == (Fraction(1, 2), None)
     assert not (tmp_path / "x").exists()
+    monkeypatch.undo()  # there is room again: what was paid for can be had
+    with pytest.raises(StorageError, match="finish it with --resume"):
+        plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / "x")
+    plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / "x", resume=True)
+    (entry,) = ledger.entries
+    assert (entry.charge.rho, entry.release) == (Fraction(1, 2), "x")
 
 
 def test_an_earlier_release_is_kept(plan: Plan, ledger: Ledger, tmp_path: pathlib.Path) -> None:
@@ -403,17 +409,17 @@ def test_more_memory_than_usual_does_not_fail_after_the_charge(
 
 @pytest.mark.parametrize("workers", [1, 2, 5, None])
 def test_noise_is_the_same_for_any_number_of_threads(workers: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """diffprivlib#31: identical for any number of workers."""
+    """Streams belong to nodes, not to threads."""
     monkeypatch.setattr("qcompile.parallel.LEAST_EFFORT", 0)
     plan = Case("hybrid", "auto").plan()
     data = {plan.workload.schema.names: some_counts(plan.workload.schema)}
-    steps: list[tuple[int, int]] = []
+    steps: list[tuple[str, int, int]] = []
     options: dict[str, Any] = {"workers": workers, "progress": lambda *step: steps.append(step)}
     one, other = plan.run(data, UNIT, test_seed=3, workers=1), plan.run(data, UNIT, test_seed=3, **options)
     for y, z in zip(one.values, other.values, strict=True):
         np.testing.assert_array_equal(y, z)
     total = len([c for c in plan.closure.class_of if c >= 0])
-    assert steps == [(i, total) for i in range(1, total + 1)]
+    assert steps == [("measuring", i, total) for i in range(1, total + 1)]
 
 
 def test_rows_of_a_unit_are_cut_before_they_count() -> None:
@@ -486,7 +492,7 @@ def test_a_release_that_cannot_get_its_name_is_not_lost(
     monkeypatch.setattr("qcompile.keeping.keep_aside", refuses)
     with pytest.raises(StorageError, match=r"everything is in .*\.part: move it; the budget is spent: entry 1"):
         plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / "x")
-    (hidden,) = tmp_path.glob(".x.*.part")
+    (hidden,) = tmp_path.glob("x.unfinished/*.part")
     assert load_release(hidden).provenance.charge == Fraction(1, 2)
 
 

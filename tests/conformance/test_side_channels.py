@@ -76,8 +76,9 @@ def written(path: pathlib.Path) -> Any:
     document, arrays, _ = archive.read(path, KIND, VERSION)
     with zipfile.ZipFile(path) as z:
         members = [(i.filename, i.file_size, i.date_time, i.extra) for i in z.infolist()]
-    measured = arrays["measured"]
-    return json.dumps(document, sort_keys=True), members, measured.dtype.str, measured.shape
+    measured = [(name, a.dtype.str, a.shape) for name, a in arrays.items() if name.startswith("measured/")]
+    assert measured
+    return json.dumps(document, sort_keys=True), members, measured
 
 
 def spent(path: pathlib.Path) -> Any:

@@ -153,6 +153,13 @@ MISTAKES: list[tuple[str, int]] = [
     ("answers w.release ages --alpha nan", 2),
     ("answers w.release ages -o ages.docx", 2),
     ("answers w.release ages -o nowhere/ages.csv", 2),
+    ("answers w.release ages --of agee", 2),
+    ("answers w.release ages --of job", 2),
+    ("answers w.release ages --where agee=1", 2),
+    ("answers w.release ages --where 'age=<= 11'", 2),
+    ("answers w.release ages --where age", 2),
+    ("answers w.release ages --all", 2),
+    ("answers w.release --of age", 2),
     ("ask w.release 'count(age in 0..3 and job = \"cook\")'", 2),
     ("ask w.plan total", 2),
     ("ask w.release total --alpha 0", 2),
@@ -277,6 +284,7 @@ def test_mistakes(
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("qcompile.parallel.os.cpu_count", lambda: 2)  # memory is stated for as many threads
     shown, before = [], contents(folder)
     for line, code in MISTAKES:
         found = execute(shlex.split(line))

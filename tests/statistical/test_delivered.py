@@ -7,7 +7,7 @@ right scale shows that it would reject one that is 10 % off.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import cast
@@ -79,12 +79,18 @@ class Repeated:
         return self._strategy.exact_entry(row % self._strategy.rows, x)
 
 
+def tables(plan: Plan, counts: GivenCounts) -> Iterator[tuple[int, IntArray]]:
+    """Every measured node with its exact marginal."""
+    for view, nodes in measure.assigned(plan).items():
+        yield from measure.node_tables(plan.closure, view, counts.table(view), nodes)
+
+
 def measured(plan: Plan, scales: Sequence[Scale], runs: int, noise: measure.Noise | None = None) -> list[Array]:
     """Many runs' measurements of zeros, per node ``(rows, runs)`` in counts."""
     counts = GivenCounts.of(zeros(plan), plan.workload.schema)
     noise = noise or measure.make_noise("rounded", test_seed=1)
     result = [np.zeros((0, runs)) for _ in plan.closure.nodes]
-    for index, table in measure.node_tables(plan, counts):
+    for index, table in tables(plan, counts):
         c = int(plan.closure.class_of[index])
         name, strategy = plan.closure.title(index), plan.strategies[c]
         repeated = cast("Strategy", Repeated(strategy, runs))

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qcompile.data import ExactCounts, GivenCounts, Rows, counts, open_data, read
+from qcompile.data import GivenCounts, Rows, open_data, read
+from qcompile.data import cells as data_cells
 from qcompile.errors import DataError, IntegrityError, SizeError
 from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, Policy, Schema
 
@@ -54,7 +55,7 @@ def test_counting_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     data = {"a": rng.integers(0, 3, 1000), "b": rng.choice(["x", "y"], 1000), "c": rng.integers(5, 9, 1000)}
     rows = read(data, SCHEMA)
     whole = [rows.table(view) for view in VIEWS]
-    monkeypatch.setattr(counts, "BLOCK", 7)
+    monkeypatch.setattr(data_cells, "BLOCK", 7)
     for view, expected in zip(VIEWS, whole, strict=True):
         assert (rows.table(view) == expected).all()
 
@@ -76,14 +77,16 @@ def test_a_table_too_large_is_refused_before_it_is_made() -> None:
 
 
 def test_open_data_chooses() -> None:
-    table: ExactCounts = open_data(columns([(0, "x", 5), (1, "y", 9)]), SCHEMA)
-    assert isinstance(table, Rows)
-    given_counts: ExactCounts = open_data({("a",): [1, 0, 0]}, SCHEMA)
-    assert isinstance(given_counts, GivenCounts)
-    assert table.total == given_counts.total == 1
-    assert table.table(("a",)).tolist() == given_counts.table(("a",)).tolist() == [1, 0, 0]
-    with pytest.raises(DataError, match="lacks 3 of the 3 columns"):
-        open_data({}, SCHEMA)
+    with (
+        open_data(columns([(0, "x", 5), (1, "y", 9)]), SCHEMA) as table,
+        open_data({("a",): [1, 0, 0]}, SCHEMA) as known,
+    ):
+        assert isinstance(table, Rows)
+        assert isinstance(known, GivenCounts)
+        assert table.total == known.total == 1
+        assert table.table(("a",)).tolist() == known.table(("a",)).tolist() == [1, 0, 0]
+    with pytest.raises(DataError, match="lacks 3 of the 3 columns"), open_data({}, SCHEMA):
+        pass
 
 
 @given(st.integers(0, 40), st.integers(0, 2**32 - 1), st.sets(st.sampled_from(VIEWS), min_size=1, max_size=4))
@@ -134,8 +137,8 @@ GOOD = np.array([[4, 5, 6], [7, 8, 9], [1, 2, 3]])
     ],
 )
 def test_given_tables_are_checked(data: dict[Any, Any], message: str) -> None:
-    with pytest.raises(DataError) as caught:
-        open_data(data, SCHEMA)
+    with pytest.raises(DataError) as caught, open_data(data, SCHEMA):
+        pass
     assert message in str(caught.value)
 
 

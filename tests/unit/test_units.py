@@ -8,6 +8,7 @@ import pathlib
 import uuid
 from typing import Any
 
+import ibis
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -16,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qcompile.data import Rows, open_data, read
+from qcompile.data import Reading, Rows, open_data, read
+from qcompile.data.engine import quiet
 from qcompile.errors import DataError, OptionError
 from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, Policy, Schema
 
@@ -184,11 +186,13 @@ def test_a_unit_is_the_name_of_a_column(value: Any) -> None:
 
 
 def test_counts_cannot_be_cut_any_more() -> None:
-    with pytest.raises(OptionError, match="unit='id' cannot be used with counts"):
-        open_data({("a",): [1, 0, 0]}, SCHEMA, unit="id")
-    rows = open_data({"id": ["u", "u"], "a": [1, 1], "b": ["x", "x"]}, SCHEMA, unit="id")
-    assert isinstance(rows, Rows)
-    assert rows.total == 1
+    by_id = Reading(unit="id")
+    refused = pytest.raises(OptionError, match="unit='id' cannot be used with counts")
+    with refused, open_data({("a",): [1, 0, 0]}, SCHEMA, reading=by_id):
+        pass
+    with open_data({"id": ["u", "u"], "a": [1, 1], "b": ["x", "x"]}, SCHEMA, reading=by_id) as rows:
+        assert isinstance(rows, Rows)
+        assert rows.total == 1
 
 
 def test_no_rows() -> None:
@@ -216,3 +220,34 @@ def test_what_clip_cannot_clip_is_left_out_where_an_error_would_tell() -> None:
     assert read(data, schema, leave_out=True).table(("n",)).tolist() == [0, 1, 1, 1]
     assert read(data, schema, unit="id", contributions=2, leave_out=True).table(("n",)).tolist() == [0, 1, 1, 1]
     assert read(data, schema, unit="id", leave_out=True).total == 2
+
+
+@pytest.mark.parametrize("others", [[1.0], [1.0, 2.5], [0.0, 2.0**60]])
+def test_not_a_number_is_no_id_in_a_parquet_file_either(others: list[float], tmp_path: pathlib.Path) -> None:
+    """Whose statistics leave NaN out: an engine that takes them for a proof sees no NaN."""
+    ids = [float("nan"), *others] * 3
+    rows = pa.table({"id": pa.array(ids, pa.float64()), "a": [0] * len(ids), "b": ["x"] * len(ids)})
+    pq.write_table(rows, tmp_path / "t.parquet")
+    by_id = Reading(unit="id")
+    for engine in ("memory", "duckdb"):
+        with open_data(tmp_path / "t.parquet", SCHEMA, [("a",)], by_id, engine=engine) as found:
+            assert found.total == len(others)
+    own = ibis.duckdb.connect()
+    before = own.raw_sql("SELECT current_setting('disabled_optimizers')").fetchone()
+    with quiet():
+        table = own.read_parquet(tmp_path / "t.parquet")
+    with open_data(table, SCHEMA, [("a",)], by_id) as found:
+        assert found.total == len(others)
+    assert own.raw_sql("SELECT current_setting('disabled_optimizers')").fetchone() == before
+    own.disconnect()
+
+
+def test_a_refused_value_is_refused_by_every_engine(tmp_path: pathlib.Path) -> None:
+    """Also where rows are counted while they pass by."""
+    table = pa.table({"a": [0, 99, 1], "b": ["x", "y", "x"]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    strict = Schema((Attribute("a", IntegerDomain(0, 3)), Attribute("b", CategoryDomain(("x", "y")))))
+    for engine in ("memory", "duckdb"):
+        refused = pytest.raises(DataError, match="attribute 'a' has nulls or values outside its domain")
+        with refused, open_data(tmp_path / "t.parquet", strict, [("a",), ("b",)], engine=engine):
+            pass

@@ -1,0 +1,133 @@
+"""Counting where the rows are: group-bys of any Ibis backend, of which the results alone are fetched."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from qcompile.arrays import IntArray, cells
+from qcompile.data.encoding import refused
+from qcompile.data.engine import fetch, guarded
+from qcompile.data.engines.cover import Names
+from qcompile.data.engines.scans import Scans, plan
+from qcompile.data.judge import LARGEST_TOTAL, may_refuse, require_accepted
+from qcompile.data.reading import Reading
+from qcompile.data.units import counting
+from qcompile.errors import DataError
+from qcompile.schema import Schema
+
+Explain = Callable[[str], str]
+
+FETCHED = 2**20
+"""Cells that a query may give back: drivers of databases make several objects of each."""
+
+
+def pushed(
+    connection: Any,
+    codes: Any,
+    schema: Schema,
+    reading: Reading,
+    views: Sequence[Names],
+    explain: Explain,
+    rows: int | None = None,
+) -> Scans:
+    """Tables counted by the backend; one query, made now, checks all rows.
+
+    Args:
+      connection: the Ibis backend.
+      codes: the encoded table, see `qcompile.data.encoded.encoded`.
+      schema: the attributes.
+      reading: how the rows are read.
+      views: whose tables will be asked for.
+      explain: rewords the backend's errors.
+      rows: what the backend must find, where another has counted them.
+
+    Raises:
+      DataError: the data is refused.
+    """
+    total = _checked(connection, codes, schema, reading, explain, rows)
+    # Rows that have become refused since are no cells: they must not fall into others.
+    good = [codes[f"c{i}"] != refused(a) for i, a in enumerate(schema) if may_refuse(a, reading.leave_out)]
+    kept = codes.filter(_counts(codes, schema, reading), *good).view()
+
+    def count(names: Sequence[Names]) -> dict[Names, IntArray]:
+        found = (_tables(connection, kept, schema, reading, keys, explain) for keys in _queries(schema, names))
+        return {key: table for tables in found for key, table in tables.items()}
+
+    return Scans(schema, total, plan(schema, views), count, {})
+
+
+def _counts(codes: Any, schema: Schema, reading: Reading) -> Any:
+    return codes.kept if reading.unit is not None else counting(codes, schema, reading.leave_out)
+
+
+def _checked(connection: Any, codes: Any, schema: Schema, reading: Reading, explain: Explain, rows: int | None) -> int:
+    """The number of rows that count, where nothing has to be refused."""
+    import ibis
+
+    codes = codes.mutate(counts=_counts(codes, schema, reading))
+    kept = codes.counts
+    sums = {"rows": codes.count(), "total": codes.count(where=kept)}
+    checked = [(i, a) for i, a in enumerate(schema) if may_refuse(a, reading.leave_out)]
+    sums |= {f"refused{i}": codes.count(where=codes[f"c{i}"] == refused(a)) for i, a in checked}
+    if reading.count_column is not None:
+        weight = codes.weight
+        good = (weight >= 0) & (weight <= LARGEST_TOTAL) & (weight == weight.floor())
+        sums["bad"] = codes.count(where=~good.fill_null(False))
+        # Doubles, which do not overflow; a sum below 2^53 is exact, and one that is not has passed 2^53.
+        sums["total"] = ibis.ifelse(kept & good.fill_null(False), weight, 0.0).sum()
+    (found,) = fetch(connection, codes.aggregate(**sums), explain)
+    number = {name: int(min(value or 0, LARGEST_TOTAL)) for name, value in found.items()}
+    if rows is not None and number["rows"] != rows:
+        raise DataError("Spark found another number of rows in the files than there are; use engine='duckdb'")
+    bad = [a.name for i, a in checked if number[f"refused{i}"]]
+    require_accepted(schema, reading, bad, bool(number.get("bad", 0)), number["total"])
+    return number["total"]
+
+
+def _tables(
+    connection: Any, kept: Any, schema: Schema, reading: Reading, keys: Sequence[Names], explain: Explain
+) -> dict[Names, IntArray]:
+    """Several tables by one query: each row is unfolded into its cells, one in each table, and all are grouped at once.
+
+    So a row is encoded once, however many tables there are.
+    """
+    import ibis
+
+    shapes = [schema.shape(key) for key in keys]
+    ends = list(itertools.accumulate(map(cells, shapes), initial=0))
+    places = [_cell(kept, schema, key) + start for key, start in zip(keys, ends, strict=False)]
+    weighted = {} if reading.count_column is None else {"weight": kept.weight}
+    rows = kept.select(cell=ibis.array(places).unnest(), **weighted).view()
+    number = rows.count() if reading.count_column is None else rows.weight.sum()
+    grouped = rows.group_by("cell").aggregate(number=number)
+    found = guarded(lambda: connection.to_pyarrow(grouped), explain)
+    counts = np.zeros(ends[-1], dtype=np.int64)
+    counts[found["cell"].to_numpy()] = found["number"].to_numpy()
+    pieces = np.split(counts, ends[1:-1])
+    return {key: piece.reshape(shape) for key, piece, shape in zip(keys, pieces, shapes, strict=True)}
+
+
+def _cell(kept: Any, schema: Schema, key: Names) -> Any:
+    """The flat cell of each row, C order."""
+    import ibis
+
+    cell = ibis.literal(0, "int64")
+    for name in key:
+        cell = cell * schema[name].size + kept[f"c{schema.positions[name]}"].cast("int64")
+    return cell
+
+
+def _queries(schema: Schema, names: Sequence[Names]) -> Iterator[list[Names]]:
+    """Tables in groups of no more than `FETCHED` cells, or of a single one."""
+    group: list[Names] = []
+    for key in names:
+        if group and sum(cells(schema.shape(k)) for k in [*group, key]) > FETCHED:
+            yield group
+            group = []
+        group.append(key)
+    if group:
+        yield group

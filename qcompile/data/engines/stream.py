@@ -1,0 +1,146 @@
+"""Batches of encoded rows from an engine, and what is made of them: compact rows in memory, or tables at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qcompile.arrays import IntArray, cells, require_memory
+from qcompile.data.cells import add_rows
+from qcompile.data.counts import Rows
+from qcompile.data.encoding import code_dtype
+from qcompile.data.engine import guarded
+from qcompile.data.engines.cover import Names
+from qcompile.data.engines.scans import Scans, plan
+from qcompile.data.judge import Judge
+from qcompile.data.reading import Reading
+from qcompile.errors import DataError
+from qcompile.schema import Schema
+
+BATCH = 2**20
+"""Rows of a batch."""
+
+Batch = list[npt.NDArray[Any]]
+"""The columns of some rows."""
+
+Stream = Callable[[], Iterator[Batch]]
+"""All batches, from the start."""
+
+
+def batches(connection: Any, expression: Any, explain: Callable[[str], str]) -> Iterator[Batch]:
+    """The rows of an expression, piece by piece; the whole is never held.
+
+    Raises:
+      DataError: the engine refused the data.
+    """
+    reader = guarded(lambda: _reader(connection, expression), explain)
+    while True:
+        batch = guarded(lambda: next(reader, None), explain)
+        if batch is None:
+            return
+        yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+
+
+def _reader(connection: Any, expression: Any) -> Iterator[Any]:
+    if connection.name != "duckdb":
+        return iter(connection.to_pyarrow_batches(expression, chunk_size=BATCH))
+    # Ibis has DuckDB make the whole result first.
+    connection._run_pre_execute_hooks(expression)
+    relation = connection.con.sql(connection.compile(expression))
+    make = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+    return iter(make(BATCH))
+
+
+def load(stream: Stream, schema: Schema, reading: Reading, limit: int, workers: int) -> Rows:
+    """All rows in memory, in the smallest types.
+
+    Args:
+      stream: of the encoded rows.
+      schema: the attributes.
+      reading: how the rows are read.
+      limit: bytes that they may take.
+      workers: threads that will count.
+
+    Raises:
+      DataError: the data is refused.
+      SizeError: there are too many rows.
+    """
+    judge = Judge(schema, reading)
+    kept: list[list[npt.NDArray[Any]]] = [[] for _ in schema]
+    stands: list[npt.NDArray[np.float64]] = []
+    rows, width = 0, row_bytes(schema, reading)
+    for batch in stream():
+        codes, weights = judge.sift(batch)
+        rows += len(codes[0])
+        require_memory("the encoded table", rows, "use engine='duckdb', which holds no rows", limit, width)
+        for column, code in zip(kept, codes, strict=True):
+            column.append(code)
+        if weights is not None:
+            stands.append(weights)
+    judge.require()
+    columns = {}
+    for attribute, column in zip(schema, kept, strict=True):
+        columns[attribute.name] = np.concatenate(column) if column else np.zeros(0, code_dtype(attribute))
+        column.clear()  # at once, or the rows would be held twice
+    stood = None if reading.count_column is None else np.concatenate([np.zeros(0), *stands])
+    return Rows(schema, columns, judge.total, stood, workers)
+
+
+def row_bytes(schema: Schema, reading: Reading) -> int:
+    """Bytes that an encoded row takes."""
+    return sum(code_dtype(a).itemsize for a in schema) + (8 if reading.count_column is not None else 0)
+
+
+def streamed(stream: Stream, schema: Schema, reading: Reading, views: Sequence[Names]) -> Scans:
+    """Tables counted while the rows pass by; the first scan, which checks all rows, is made now.
+
+    Args:
+      stream: of the encoded rows.
+      schema: the attributes.
+      reading: how the rows are read.
+      views: whose tables will be asked for.
+
+    Raises:
+      DataError: the data is refused.
+      SizeError: a table is too large for the memory.
+    """
+    judge = Judge(schema, reading)
+    planned = plan(schema, views)
+    held = scan(stream, schema, judge, [union.names for union in planned[0]] if planned else [])
+    judge.require()
+
+    def again(names: Sequence[Names]) -> dict[Names, IntArray]:
+        later = Judge(schema, reading)
+        tables = scan(stream, schema, later, names)
+        later.require()
+        if later.total != judge.total:
+            raise DataError("the data changed while it was counted; do not write to it during a run")
+        return tables
+
+    return Scans(schema, judge.total, planned, again, held)
+
+
+def scan(stream: Stream, schema: Schema, judge: Judge, names: Sequence[Names]) -> dict[Names, IntArray]:
+    """Count tables in one pass; a thread counts a batch while the engine makes the next one."""
+    tables = {key: np.zeros(cells(schema.shape(key)), dtype=np.int64) for key in names}
+    with ThreadPoolExecutor(1) as counting:
+        previous: Future[None] | None = None
+        for batch in stream():
+            if previous is not None:
+                previous.result()
+            previous = counting.submit(_add, schema, judge, tables, batch)
+        if previous is not None:
+            previous.result()
+    return {key: table.reshape(schema.shape(key)) for key, table in tables.items()}
+
+
+def _add(schema: Schema, judge: Judge, tables: dict[Names, IntArray], batch: Batch) -> None:
+    codes, weights = judge.sift(batch)
+    for key, table in tables.items():
+        add_rows(table, [codes[schema.positions[n]] for n in key] or [codes[0][:0]], schema.shape(key) or (1,), weights)
+    if () in tables:
+        tables[()][0] = judge.total
