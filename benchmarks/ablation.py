@@ -22,7 +22,7 @@ from qcompile.adaptive.aim import Allocate, Settings, adapt
 from qcompile.adaptive.grem import Estimates, LazyMarginals
 from qcompile.adaptive.objective import Objective
 from qcompile.arrays import Array
-from qcompile.data.counts import open_data
+from qcompile.data.given import GivenCounts
 from qcompile.plan import Plan
 from qcompile.release.chance import Chance
 
@@ -97,7 +97,7 @@ def run(name: str, folder: Path, epsilon: float, variant: Variant, seed: int) ->
 
 def _loop(world: World, epsilon: float, variant: Variant, seed: int) -> Outcome:
     plan, ends = world.plan, list[float]()
-    counts = open_data(world.table.exact(plan.tables), plan.workload.schema, plan.tables)
+    counts = GivenCounts.of(world.table.exact(plan.tables), plan.workload.schema)
     settings = Settings(reference="none", workers=1, allocate=ALLOCATORS[variant[1]], follow=FOLLOWERS[variant[0]])
 
     def progress(done: int, total: int) -> None:
