@@ -12,7 +12,7 @@ BENCH := .venv-bench
 # One worker per core, each with one thread: threads of several workers would only wait for each other.
 TEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(DEV)/bin/pytest -q -n auto
 
-.PHONY: demo examples test test-engines lint test-slow audit bench bench-adaptive bench-pgm format clean
+.PHONY: demo examples test test-engines lint test-slow audit bench bench-large bench-adaptive bench-pgm format clean
 
 demo: $(DEMO)/.ready
 	@$(DEMO)/bin/python examples/couples/couples.py
@@ -47,6 +47,11 @@ audit: $(DEV)/.ready
 bench: $(DEV)/.ready
 	$(DEV)/bin/python benchmarks/tables.py -o benchmarks/results/tables.md
 	$(DEV)/bin/python benchmarks/growth.py -o benchmarks/results/growth.md
+
+# Large releases (3 minutes), and 100 million rows (3 GB of temporary files; Spark and PostgreSQL with --spark, --server).
+bench-large: $(DEV)/.ready
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(DEV)/bin/python benchmarks/streaming.py -o benchmarks/results/streaming.md
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(DEV)/bin/python benchmarks/many_rows.py -o benchmarks/results/rows.md
 
 # Adaptive runs; with AIM and Private-PGM (bench-pgm, up to an hour, before it) where they were measured.
 bench-adaptive: $(BENCH)/.ready
