@@ -33,6 +33,7 @@ from hypothesis import strategies as st
 
 import qcompile as qc
 from qcompile.data.opening import open_data
+from qcompile.data.reading import Reading
 from qcompile.errors import DataError
 from qcompile.schema import Attribute, CategoryDomain, Domain, IntegerDomain, NumericDomain, Policy, PolicyKind, Schema
 
@@ -507,3 +508,28 @@ def test_without_a_policy_one_bad_value_in_any_column_stops_the_run(column: str)
             plan.run(spoiled, qc.Budget(rho=1), noise="none")
         assert REFUSAL.fullmatch(str(caught.value))
         assert f"attribute {column!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+@pytest.mark.parametrize("policy", ["clip", "drop", "other"])
+@pytest.mark.parametrize("values", [[1.0, 2.0, math.nan], [1.0, 1e300, math.nan], [-5.0, math.nan], [-0.0, math.nan]])
+def test_not_a_number_beside_a_parquet_files_statistics(
+    values: list[float], policy: str, engine: str, tmp_path: pathlib.Path
+) -> None:
+    """The least and the largest value of a column, which the file states, leave NaN out: it must be found anyway."""
+    pq.write_table(pa.table({"i": pa.array(values, pa.float64())}), tmp_path / "t.parquet")
+    kind = Policy("other", "rest") if policy == "other" else Policy(policy)  # type: ignore[arg-type]
+    schema = Schema((Attribute("i", IntegerDomain(0, 8), kind),))
+    inside = [v for v in values if not math.isnan(v) and (policy == "clip" or 0 <= v <= 8)]
+    expected = [0] * schema["i"].size
+    for v in inside:
+        expected[int(min(max(v, 0), 8))] += 1
+    if policy == "other":
+        expected[-1] = len(values) - len(inside)
+    leave_out = Reading(leave_out=True)
+    with open_data(tmp_path / "t.parquet", schema, [("i",)], leave_out, engine=engine) as found:
+        assert found.table(("i",)).tolist() == expected
+    if policy == "clip":
+        refused = pytest.raises(DataError, match="which cannot be clipped")
+        with refused, open_data(tmp_path / "t.parquet", schema, [("i",)], engine=engine):
+            pass
