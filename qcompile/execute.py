@@ -194,8 +194,8 @@ def _state(data: object) -> list[list[Any]]:
 
 
 def _files(data: object) -> list[Path]:
-    """The files that data is read from, those in a folder included."""
-    given = data if isinstance(data, list | tuple) else [data]
+    """The files that data is read from, those in a folder and that of a database included."""
+    given = data if isinstance(data, list | tuple) else [getattr(data, "url", data)]
     named = [Path(d) for d in given if isinstance(d, str | Path)]
     try:
         inside = [sorted(p.iterdir()) if p.is_dir() else [p] for p in named]

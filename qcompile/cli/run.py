@@ -112,7 +112,7 @@ def run(
     expected = expect.dry_run(plan, budget, strict_values=strict_values, **options)
     source = source_of(data, table)
     if not dry:
-        _require_targets(plan_file, data, table, output, ledger)
+        _require_targets(plan_file, data, output, ledger)
         _require_columns(plan, source, unit, count_column, engine)
     result(f"charge: rho {expected.charge}: {expected.budget}")
     result(f"privacy: neighbouring tables differ in {privacy_text(plan)}")
@@ -172,17 +172,12 @@ def _diagnose(plan: Plan, data: Any, unit: str | None, leave_out: bool) -> None:
     message(str(diagnose(data, plan.workload.schema, unit=unit, contributions=rows, leave_out=leave_out)))
 
 
-def _require_targets(
-    plan_file: str, data: str | None, table: str | None, output: str | None, ledger: str | None
-) -> None:
+def _require_targets(plan_file: str, data: str | None, output: str | None, ledger: str | None) -> None:
     if data is None:
         raise OptionError("a run needs --data, a file or a database; --dry-run does without")
     if output is None:
         raise OptionError("a run needs -o, where to write the release; what is not written would be paid for in vain")
-    others = [plan_file, *([] if ledger is None else [ledger])]
-    if table is None:
-        others.append(data)
-    require_target(output, *others)
+    require_target(output, plan_file, data, *([] if ledger is None else [ledger]))
 
 
 def _what(expected: DryRun, reference: str, basis: str) -> str:

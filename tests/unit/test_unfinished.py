@@ -11,11 +11,13 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
 from qcompile import execute
 from qcompile.compiler import compile
+from qcompile.data import Database
 from qcompile.errors import DataError, OptionError, OverspendError, StorageError
 from qcompile.factors import Marginal, Prefix
 from qcompile.plan import Plan
@@ -389,3 +391,14 @@ def test_half_a_folder_never_passes_for_an_unfinished_run(
         with pytest.raises(Stopped):
             journal.remove()
     assert not folder_of(tmp_path / "x").exists()
+
+
+def test_a_database_is_never_written_over(plan: Plan, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "d.duckdb"
+    with duckdb.connect(str(path)) as made:
+        made.execute("CREATE TABLE t AS SELECT 1 AS a, 2 AS b, 3 AS c")
+    with pytest.raises(OptionError, match="would overwrite"):
+        plan.run(Database(str(path), "t"), BUDGET, output=path)
+    release = plan.run(Database(str(path), "t"), BUDGET, noise="none", output=tmp_path / "x")
+    assert release.ask("count(a = 1 and b = 2)").estimate == pytest.approx(1)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["d.duckdb", "x"]
