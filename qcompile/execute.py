@@ -126,10 +126,8 @@ def run(
         work = _batch(plan, terms, make_noise(noise, test_seed), progress, workers)
     else:
         work = _adaptive(plan, terms, basis, Chance(noise, test_seed), progress, workers)
-    begun_with = {**_plain(terms), "test seed": test_seed, "ledger": _path(book), "data": _state(data)}
-    # A copy of an unfinished run under another name would draw what is missing a second time.
-    begun_with |= {"output": None if output is None else os.path.realpath(output)}
-    begun_with |= {"count column": count_column, "strict values": strict}
+    further = {"test seed": test_seed, "count column": count_column, "strict values": strict}
+    begun_with = _plain(terms) | further | _places(data, book, output)
     engines: dict[str, Any] = {"engine": engine, "max_memory": max_memory, "workers": workers}
     engines |= {"progress": partial(progress, "reading")}
     reading = Reading(unit, terms.contributions, leave_out=not strict, count_column=count_column)
@@ -181,8 +179,13 @@ def _plain(terms: Provenance) -> dict[str, Any]:
     return {name.replace("_", " "): str(v) if name == "charge" else v for name, v in asdict(terms).items()}
 
 
-def _path(book: Ledger | None) -> str | None:
-    return None if book is None else str(book.path.resolve())
+def _places(data: object, book: Ledger | None, output: str | Path | None) -> dict[str, Any]:
+    """What a run reads, charges and writes: a copy of it elsewhere would draw what is missing a second time."""
+    return {
+        "data": _state(data),
+        "ledger": None if book is None else os.path.realpath(book.path),
+        "output": None if output is None else os.path.realpath(output),
+    }
 
 
 def _state(data: object) -> list[list[Any]]:
