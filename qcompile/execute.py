@@ -311,8 +311,8 @@ def _counted(
 ) -> Iterator[tuple[int, Values]]:
     """Tell of each node that was measured."""
     total = int((plan.closure.class_of >= 0).sum())
-    for done, found in enumerate(measured, start=done + 1):  # noqa: B020
-        progress("measuring", done, total)
+    for number, found in enumerate(measured, start=done + 1):
+        progress("measuring", number, total)
         yield found
 
 

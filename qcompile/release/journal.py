@@ -19,14 +19,14 @@ import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, overload
+from typing import IO, Any
 
 import numpy as np
 
 from qcompile.errors import StorageError
 from qcompile.files import sync_folder
 from qcompile.keeping import Pending
-from qcompile.release.stored import PART, Values, narrow
+from qcompile.release.stored import PART, ByNode, Values, narrow
 
 JOURNAL, RELEASE = "journal.jsonl", "release.part"
 
@@ -36,7 +36,7 @@ SECONDS = 10.0
 NOTHING = np.zeros(0)
 
 
-class Journal(Sequence[Values]):
+class Journal(ByNode):
     """An unfinished run; as a sequence, its measurements by node, empty where there are none yet.
 
     Attributes:
@@ -59,15 +59,8 @@ class Journal(Sequence[Values]):
     def __len__(self) -> int:
         return self._nodes
 
-    @overload
-    def __getitem__(self, node: int) -> Values: ...
-    @overload
-    def __getitem__(self, node: slice) -> Sequence[Values]: ...
-    def __getitem__(self, node: int | slice) -> Values | Sequence[Values]:
-        if isinstance(node, slice):
-            return [self[i] for i in range(*node.indices(len(self)))]
-        if not 0 <= node < self._nodes:
-            raise IndexError(node)
+    def of_node(self, node: int) -> Values:
+        """The measurements of a node; none where it is not on disk."""
         if node not in self._where:
             return NOTHING
         part, start, stop = self._where[node]

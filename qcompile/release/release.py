@@ -27,10 +27,11 @@ from qcompile.release.best import ESTIMATES, PROCESSING, Best
 from qcompile.release.intervals import Width
 from qcompile.release.provenance import Provenance
 from qcompile.release.repeated import Repeated
+from qcompile.release.results import Answer, Marginal
 from qcompile.release.selection import Of, Selection, Where, require_product, select
 from qcompile.release.sources import Source, marginal_product
 from qcompile.release.stored import Values
-from qcompile.release.tables import Answers, Layout, cells_table
+from qcompile.release.tables import Answers, Layout
 from qcompile.strategy import Strategy
 from qcompile.variances import node_parts
 from qcompile.workload import Family, Product
@@ -42,58 +43,6 @@ T = TypeVar("T")
 
 NOMINAL = "nominal: what was measured depended on earlier measurements"
 """What is said with the standard errors of an adaptive run; docs/adaptive.md says why."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One answer.
-
-    Attributes:
-      estimate: unbiased, or the best.
-      std_error: the standard deviation of an unbiased estimate; NaN for the best, which is biased.
-      method: of the interval, for people.
-    """
-
-    estimate: float
-    std_error: float
-    method: str = "pointwise"
-
-    def interval(self, alpha: float = 0.05) -> tuple[float, float]:
-        """The interval that covers the true answer with probability 1 - alpha.
-
-        Raises:
-          OptionError: the estimate is biased, so that no interval holds.
-        """
-        intervals.check_alpha(alpha)
-        if math.isnan(self.std_error):
-            raise OptionError("no interval holds for a best estimate, which is biased; ask for estimate='unbiased'")
-        half = intervals.upper_quantile(alpha / 2) * self.std_error
-        return self.estimate - half, self.estimate + half
-
-
-@dataclass(frozen=True, eq=False)
-class Marginal:
-    """An estimated contingency table.
-
-    Attributes:
-      attributes: the axes.
-      array: the estimates; where they are unbiased, small counts may come out negative.
-      std_error: of each cell; NaN for best estimates, which are biased.
-      estimate: "unbiased" or "best".
-      processing: what was done to best estimates, see `qcompile.release.best.PROCESSING`.
-      labels: per axis, those of its cells.
-    """
-
-    attributes: tuple[str, ...]
-    array: Array
-    std_error: Array
-    estimate: str
-    processing: str
-    labels: tuple[tuple[str, ...], ...]
-
-    def table(self) -> pa.Table:
-        """One row per cell, the last axis fastest: label columns (text), estimate, std_error (null where biased)."""
-        return cells_table(self.attributes, self.labels, self.array, self.std_error)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ lattice. Where the cuts are depends on the plan alone.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -75,8 +76,30 @@ def name(number: int) -> str:
     return f"{MEASURED}{number:05}"
 
 
-class StoredValues(Sequence[Values]):
-    """The measurements of every node, by its position, out of the parts of a file.
+class ByNode(Sequence[Values], ABC):
+    """The measurements of every node, by its position, each found when it is asked for."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def of_node(self, node: int) -> Values:
+        """The measurements of a node that there is."""
+
+    @overload
+    def __getitem__(self, node: int) -> Values: ...
+    @overload
+    def __getitem__(self, node: slice) -> Sequence[Values]: ...
+    def __getitem__(self, node: int | slice) -> Values | Sequence[Values]:
+        if isinstance(node, slice):
+            return [self[i] for i in range(*node.indices(len(self)))]
+        if not 0 <= node < len(self):
+            raise IndexError(node)
+        return self.of_node(node)
+
+
+class StoredValues(ByNode):
+    """The measurements of every node, out of the parts of a file.
 
     Attributes:
       parts: arrays by name, each looked up when it is needed.
@@ -100,15 +123,12 @@ class StoredValues(Sequence[Values]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    @overload
-    def __getitem__(self, node: int) -> Values: ...
-    @overload
-    def __getitem__(self, node: slice) -> Sequence[Values]: ...
-    def __getitem__(self, node: int | slice) -> Values | Sequence[Values]:
-        if isinstance(node, slice):
-            return [self[i] for i in range(*node.indices(len(self)))]
-        if not 0 <= node < len(self.rows):
-            raise IndexError(node)
+    def of_node(self, node: int) -> Values:
+        """The measurements of a node.
+
+        Raises:
+          StorageError: they are damaged, or of another plan.
+        """
         if not self.rows[node]:
             return np.zeros(0)
         number = bisect_right(self._starts, node) - 1
