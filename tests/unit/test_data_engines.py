@@ -17,8 +17,12 @@ from hypothesis import strategies as st
 from qcompile.arrays import cells
 from qcompile.data import ENGINES, Database, GivenCounts, Reading, Rows, preflight, read
 from qcompile.data.choose import choose, most_rows
+from qcompile.data.databases import open_table
+from qcompile.data.encoded import encoded
+from qcompile.data.engine import engine, quiet
 from qcompile.data.engines import cover, stream
 from qcompile.data.engines.cover import Names, scans, unions
+from qcompile.data.engines.pushdown import pushed
 from qcompile.data.engines.scans import Scans
 from qcompile.data.opening import open_data
 from qcompile.errors import DataError, IntegrityError, OptionError, SizeError
@@ -315,3 +319,17 @@ def test_planning_thousands_of_views_is_quick() -> None:
     views = list(itertools.combinations(schema.names, 2))
     assert len(views) == 4950
     assert sum(len(union.views) for union in unions(schema, views)) == 4950
+
+
+def test_a_row_that_is_refused_since_falls_into_no_cell() -> None:
+    """Where a table is written while a database counts it: a refused value's signal is no cell of the next table."""
+    schema = Schema((Attribute("a", IntegerDomain(0, 3)), Attribute("b", IntegerDomain(0, 1))))
+    with engine() as connection, quiet():
+        connection.raw_sql("CREATE TABLE t AS SELECT * FROM (VALUES (0, 0), (3, 1)) AS v(a, b)")
+        source = open_table(connection.table("t"), schema, connection, "t")
+        codes = encoded(source, schema, Reading())
+        found = pushed(connection, codes, schema, Reading(), [("a",), ("b",)], source.explain)
+        assert found.total == 2
+        connection.raw_sql("INSERT INTO t VALUES (99, 1), (NULL, 0)")
+        assert found.table(("a",)).tolist() == [1, 0, 0, 1]
+        assert found.table(("b",)).tolist() == [1, 1]
