@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
+import shutil
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -30,6 +32,13 @@ DEPENDENCIES = {
     "rich": "rich",
 }
 
+OPTIONAL = {
+    "psycopg": "optional, for PostgreSQL: pip install 'qcompile[postgres]'",
+    "pyspark": "optional, for --engine spark: pip install 'qcompile[spark]'",
+    "java": "optional, for --engine spark: Java 17 or newer",
+}
+"""What some sources and engines need: packages, and a program."""
+
 WORKLOAD = """
 schema { a : integer 0..4
          b : category {"x", "y"} }
@@ -53,10 +62,16 @@ def doctor() -> None:
         except Exception as e:  # whatever it is, it is the finding
             broken += 1
             result(f"  BROKEN  {name:<18} {type(e).__name__}: {e}")
+    for name, extra in OPTIONAL.items():
+        result(f"  {'ok     ' if _is_there(name) else 'absent '} {name:<18} {extra}")
     if broken:
         result(f"{broken} of {len(checks)} checks failed; pip install --force-reinstall qcompile usually helps")
         raise typer.Exit(1)
     result("everything works")
+
+
+def _is_there(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None or shutil.which(name) is not None
 
 
 def _python() -> str:
