@@ -247,7 +247,7 @@ def _spent(number: int | None, journal: Journal | None) -> Iterator[None]:
     """Say of what goes wrong from here on that the budget is gone, and what is left to do."""
     try:
         yield
-    except (DataError, StorageError) as e:
+    except (DataError, SizeError, StorageError) as e:
         entry = "" if number is None else f": entry {number} of the ledger"
         rest = "" if journal is None else "; finish the run with --resume, resume=True"
         raise type(e)(f"{e}; the budget is spent{entry}{rest}") from None

@@ -18,7 +18,7 @@ import pytest
 from qcompile import execute
 from qcompile.compiler import compile
 from qcompile.data import Database
-from qcompile.errors import DataError, OptionError, OverspendError, StorageError
+from qcompile.errors import DataError, OptionError, OverspendError, SizeError, StorageError
 from qcompile.factors import Marginal, Prefix
 from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
@@ -402,3 +402,23 @@ def test_a_database_is_never_written_over(plan: Plan, tmp_path: pathlib.Path) ->
     release = plan.run(Database(str(path), "t"), BUDGET, noise="none", output=tmp_path / "x")
     assert release.ask("count(a = 1 and b = 2)").estimate == pytest.approx(1)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["d.duckdb", "x"]
+
+
+@pytest.mark.parametrize("error", [DataError, SizeError, StorageError])
+def test_what_fails_while_measuring_says_what_is_spent_and_left_to_do(
+    error: type[Exception], plan: Plan, table: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger.create(tmp_path / "l", BUDGET)
+    options: dict[str, Any] = {"ledger": ledger, "strict_values": True, "output": tmp_path / "x"}
+
+    def fails(*_: Any, **__: Any) -> Iterator[tuple[int, Values]]:
+        raise error("the engine is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(execute, "measure", fails)
+        with pytest.raises(
+            error, match="gone; the budget is spent: entry 1 of the ledger; finish the run with --resume"
+        ):
+            plan.run(table, BUDGET, **options)
+    plan.run(table, BUDGET, resume=True, **options)
+    assert [e.release for e in ledger.entries] == ["x"]
