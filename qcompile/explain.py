@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qcompile.plan import ClassSummary, Plan
 from qcompile.projection import is_uniform
+from qcompile.text import plural
 from qcompile.unrestricted import unrestricted
 from qcompile.version import __version__
 
@@ -219,11 +220,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: set[int]) ->
 def printable(text: str) -> str:
     """A text without control characters: they are shown as escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def plural(count: int, noun: str) -> str:
-    """A count with its noun, e.g. ``1 block`` or ``1,200 blocks``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def number(value: float) -> str:

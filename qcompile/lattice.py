@@ -16,6 +16,7 @@ from qcompile.arrays import Array, IntArray, cells
 from qcompile.factors import Whole
 from qcompile.projection import Gram, is_uniform
 from qcompile.schema import Schema
+from qcompile.text import plural
 from qcompile.workload import Product
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Term:
         return float(np.prod([g.gram.trace for g in self.groups]))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Problem:
     """The numeric problem that all nodes of a class share: G = sum of Kronecker terms on cells of `shape`.
 
@@ -67,6 +68,9 @@ class Problem:
     terms: tuple[Term, ...]
     uniform: bool
     labels: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Problem: shape {self.shape}, {plural(len(self.terms), 'term')}>"
 
     @property
     def cells(self) -> int:
@@ -85,7 +89,7 @@ class Problem:
         return float(sum(t.weighted * t.trace for t in self.terms))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Lattice:
     """All nodes of the closure, and after them the blocks: families that are measured unsplit.
 
@@ -159,6 +163,10 @@ class Lattice:
         """A node's or block's name, unique in the lattice."""
         names = repr(self.names(self.nodes[position]))
         return names if position < self.first_block else f"block {position - self.first_block + 1} on {names}"
+
+    def __repr__(self) -> str:
+        nodes, blocks = plural(self.first_block, "node"), plural(len(self.blocks), "block")
+        return f"<Lattice: {nodes}, {blocks}, {plural(len(self.classes), 'class', 'classes')}>"
 
     @cached_property
     def members(self) -> IntArray:

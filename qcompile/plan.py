@@ -20,6 +20,7 @@ from qcompile.lattice import Lattice
 from qcompile.privacy_unit import PrivacyUnit
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import Strategy
+from qcompile.text import plural
 from qcompile.variances import ErrorSummary, family_errors
 from qcompile.workload import Family, Workload
 
@@ -85,7 +86,7 @@ class ClassSummary:
     share: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Measurement:
     """What is measured on one node or block: ``y = g round((B x + sigma Z) / g)``.
 
@@ -105,13 +106,17 @@ class Measurement:
     grid: float
     cost: Any
 
+    def __repr__(self) -> str:
+        names = ", ".join(self.attributes) or "total"
+        return f"<Measurement of {names}: {self.strategy.rows:,} rows, scale {self.scale:.6g}, grid {self.grid:g}>"
+
     @property
     def factors(self) -> tuple[Array, ...]:
         """Matrices whose Kronecker product is B, axes in schema order; a single one where there is no structure."""
         return self.strategy.factors([self.order.index(i) for i in range(len(self.order))])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """A compiled workload.
 
@@ -129,6 +134,10 @@ class Plan:
     solutions: tuple[Solution, ...]
     options: Options
     plain_sse: float | None = None
+
+    def __repr__(self) -> str:
+        size = f"{self.queries:,} queries in {plural(len(self.workload.families), 'family', 'families')}"
+        return f"<Plan: {size}, rmse {self.rmse():.4g} at cost 1, solver {self.options.solver!r}>"
 
     @property
     def queries(self) -> int:

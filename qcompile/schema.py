@@ -16,6 +16,10 @@ Label: TypeAlias = str | int | bool
 PolicyKind: TypeAlias = Literal["strict", "clip", "drop", "other"]
 
 
+SHOWN = 6
+"""Attributes that a schema's `repr` names."""
+
+
 @dataclass(frozen=True, slots=True)
 class IntegerDomain:
     """The integers ``low..high``, both included."""
@@ -168,7 +172,7 @@ class Attribute:
         return f"{self.label(low)}..{self.label(high)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Schema:
     """The attributes in their declared order, which is the order of all axes.
 
@@ -185,6 +189,11 @@ class Schema:
         names = [a.name for a in self.attributes]
         if len(set(names)) != len(names):
             raise IntegrityError("attribute names must be distinct")
+
+    def __repr__(self) -> str:
+        sizes = [f"{a.name} ({a.size:,})" for a in self.attributes[:SHOWN]]
+        more = [f"{len(self) - SHOWN} more"] if len(self) > SHOWN else []
+        return f"<Schema: {', '.join(sizes + more)}>"
 
     @cached_property
     def positions(self) -> dict[str, int]:

@@ -13,6 +13,7 @@ from qcompile.factors import Factor, Marginal, Prefix
 from qcompile.factors.base import OneAttribute
 from qcompile.factors.circular import Circular
 from qcompile.schema import Attribute, CategoryDomain, Schema
+from qcompile.text import plural
 
 WEIGHT_RATIO = 1e6
 """Weights further than this below the largest would vanish from the span in double precision."""
@@ -48,7 +49,7 @@ class Product:
         return math.prod(self.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Family:
     """A named group of queries with one weight.
 
@@ -73,6 +74,9 @@ class Family:
             raise IntegrityError(f"the weight of family {self.name!r} must be finite and > 0, got {self.weight!r}")
         if self.choose is not None and not 0 <= self.choose[0] <= self.choose[1] <= len(self.factors):
             raise IntegrityError(f"family {self.name!r}: cannot choose {self.choose} of {len(self.factors)} factors")
+
+    def __repr__(self) -> str:
+        return f"<Family {self.name!r}: {self.count:,} queries in {plural(self.views, 'product')}>"
 
     def products(self) -> Iterator[Product]:
         """The products, lazily, smallest subsets first, each in the listed order of factors."""
@@ -110,7 +114,7 @@ def subset_products(counts: Iterable[int], high: int) -> list[int]:
     return sums
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Workload:
     """A schema and the families that must be accurate.
 
@@ -130,6 +134,11 @@ class Workload:
         weights = [f.weight for f in self.families]
         if max(weights) > WEIGHT_RATIO * min(weights):
             raise IntegrityError("weights must be within a factor of 10^6 of the largest")
+
+    def __repr__(self) -> str:
+        families = plural(len(self.families), "family", "families")
+        attributes = plural(len(self.schema), "attribute")
+        return f"<Workload: {self.queries:,} queries in {families} over {attributes}>"
 
     @cached_property
     def queries(self) -> int:

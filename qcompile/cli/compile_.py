@@ -37,7 +37,8 @@ def compile_(
 
     Example: qcompile compile couples.q -o couples.plan
     """
-    from qcompile.explain import certificate_text, design_text, number, plural
+    from qcompile.explain import certificate_text, design_text, number
+    from qcompile.text import plural
 
     require_file(file)
     target = output or str(Path(file).with_suffix(".plan"))

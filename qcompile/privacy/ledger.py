@@ -22,9 +22,10 @@ from qcompile.privacy import charges
 from qcompile.privacy.book import Book
 from qcompile.privacy.budget import Budget
 from qcompile.privacy.charges import Charge, Entry
-from qcompile.privacy.exact import Number, exact
+from qcompile.privacy.exact import Number, exact, rounded_text
 from qcompile.privacy.ledger_file import connected, create
 from qcompile.privacy_unit import MOST_CONTRIBUTIONS, NEIGHBOURS
+from qcompile.text import plural
 from qcompile.version import __version__
 
 
@@ -40,6 +41,15 @@ class Ledger:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+
+    def __repr__(self) -> str:
+        try:
+            book = self.book
+        except StorageError as e:
+            return f"<Ledger {str(self.path)!r}: {e}>"
+        spent, left = rounded_text(book.spent, up=True), rounded_text(book.remaining)
+        entries = plural(len(book.entries), "entry", "entries")
+        return f"<Ledger {str(self.path)!r}: rho {spent} spent, {left} left, {entries}>"
 
     @staticmethod
     def create(

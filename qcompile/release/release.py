@@ -25,7 +25,7 @@ from qcompile.release.answers import apply_product
 from qcompile.release.ask import coefficients, not_estimable
 from qcompile.release.best import ESTIMATES, PROCESSING, Best
 from qcompile.release.intervals import Width
-from qcompile.release.provenance import Provenance
+from qcompile.release.provenance import NOT_PRIVATE, Provenance
 from qcompile.release.repeated import Repeated
 from qcompile.release.results import Answer, Marginal
 from qcompile.release.selection import Of, Selection, Where, require_product, select
@@ -33,6 +33,7 @@ from qcompile.release.sources import Source, marginal_product
 from qcompile.release.stored import Values
 from qcompile.release.tables import Answers, Layout
 from qcompile.strategy import Strategy
+from qcompile.text import plural
 from qcompile.variances import node_parts
 from qcompile.workload import Family, Product
 
@@ -45,7 +46,7 @@ NOMINAL = "nominal: what was measured depended on earlier measurements"
 """What is said with the standard errors of an adaptive run; docs/adaptive.md says why."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Release:
     """What may be published.
 
@@ -63,6 +64,12 @@ class Release:
     scales: tuple[Scale, ...]
     values: Sequence[Values]
     history: History | None = None
+
+    def __repr__(self) -> str:
+        workload, terms = self.plan.workload, self.provenance
+        size = f"{self.plan.queries:,} queries in {plural(len(workload.families), 'family', 'families')}"
+        stamped = f", {NOT_PRIVATE}" if any(s.startswith(NOT_PRIVATE) for s in terms.stamps) else ""
+        return f"<Release: {terms.mechanism}, {size}, rho {float(terms.charge):.6g}{stamped}>"
 
     @cached_property
     def _strategies(self) -> tuple[Strategy, ...]:

@@ -42,7 +42,7 @@ class Answer:
         return self.estimate - half, self.estimate + half
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Marginal:
     """An estimated contingency table.
 
@@ -61,6 +61,10 @@ class Marginal:
     estimate: str
     processing: str
     labels: tuple[tuple[str, ...], ...]
+
+    def __repr__(self) -> str:
+        shape = " x ".join(str(n) for n in self.array.shape)
+        return f"<Marginal of {', '.join(self.attributes) or 'total'}: {shape or 1} cells, {self.estimate}>"
 
     def table(self) -> pa.Table:
         """One row per cell, the last axis fastest: label columns (text), estimate, std_error (null where biased)."""

@@ -33,7 +33,7 @@ CACHED_CELLS = 2**24
 """Cells of residual estimates kept for further questions (128 MB)."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Source:
     """One view of the lattice with its measurements.
 

@@ -29,6 +29,9 @@ class Strategy(abc.ABC):
 
     shape: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.rows:,} rows on shape {self.shape}>"
+
     @property
     @abc.abstractmethod
     def rows(self) -> int:
