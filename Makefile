@@ -41,8 +41,8 @@ test-slow: $(DEV)/.ready
 
 # What an auditor wants to see: costs by brute force, an attack, planted bugs, kills, processes that race for a ledger.
 audit: $(DEV)/.ready
-	$(TEST) tests/audit tests/adaptive/test_privacy.py tests/conformance/test_crashes.py tests/conformance/test_side_channels.py \
-		tests/conformance/test_privacy.py tests/unit/test_ledger.py
+	$(TEST) tests/audit tests/unit/adaptive/test_privacy.py tests/conformance/test_crashes.py tests/conformance/test_side_channels.py \
+		tests/conformance/test_privacy.py tests/unit/privacy/test_ledger.py
 
 bench: $(DEV)/.ready
 	$(DEV)/bin/python benchmarks/tables.py -o benchmarks/results/tables.md

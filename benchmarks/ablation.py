@@ -17,14 +17,14 @@ from benchmarks.fresh import Job, Run
 from benchmarks.report import seconds, table
 from benchmarks.settings import SETTINGS, Errors, World, budget
 from benchmarks.targets import Target, listed
-from qcompile.adaptive import crp
+from qcompile.adaptive import conditional_planner as crp
 from qcompile.adaptive.aim import Allocate, Settings, adapt
-from qcompile.adaptive.grem import Estimates, LazyMarginals
 from qcompile.adaptive.objective import Objective
-from qcompile.arrays import Array
-from qcompile.data.given import GivenCounts
-from qcompile.plan import Plan
-from qcompile.release.chance import Chance
+from qcompile.api import Plan
+from qcompile.data.engines.given_counts import GivenCounts
+from qcompile.estimates.grem import Estimates, LazyMarginals
+from qcompile.run.randomness import Chance
+from qcompile.support.arrays import Array
 
 FOLLOWERS: Mapping[str, type[ReconMarginals | NestedMarginals | LazyMarginals]] = {
     "full by Recon": ReconMarginals,

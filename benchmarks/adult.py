@@ -17,7 +17,7 @@ import numpy.typing as npt
 import qcompile as qc
 from benchmarks.measure import ROOT
 from qcompile.data import Rows, read
-from qcompile.schema import Attribute, Domain, IntegerDomain, NumericDomain, Policy, PolicyKind, Schema
+from qcompile.queries.schema import Attribute, Domain, IntegerDomain, NumericDomain, Policy, PolicyKind, Schema
 
 View = tuple[str, ...]
 

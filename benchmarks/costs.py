@@ -15,7 +15,7 @@ from benchmarks.memory import peak
 from benchmarks.report import ABSENT, megabytes, seconds, table
 from benchmarks.settings import DELTA, SETTINGS, World
 from benchmarks.targets import Target, listed
-from qcompile.adaptive.grem import Estimates
+from qcompile.estimates.grem import Estimates
 
 SPEED = """\
 Each row is from a process of its own that reads and compiles first, and runs once on a smaller table to load what a

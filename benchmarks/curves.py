@@ -14,8 +14,8 @@ from benchmarks.plots import plot
 from benchmarks.report import table
 from benchmarks.settings import SETTINGS, Errors, World, budget
 from benchmarks.targets import Target, listed
-from qcompile.adaptive.references import REFERENCES
-from qcompile.arrays import Array
+from qcompile.estimates.references import REFERENCES
+from qcompile.support.arrays import Array
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 

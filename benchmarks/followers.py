@@ -10,18 +10,18 @@ from itertools import combinations
 
 import numpy as np
 
-from qcompile.adaptive import crp
-from qcompile.adaptive.grem import Estimates
-from qcompile.adaptive.inaxis import decomp, recon
-from qcompile.arrays import Array
-from qcompile.projection import is_uniform
+from benchmarks.routes.inaxis import decomp, recon
+from qcompile.adaptive import conditional_planner as crp
+from qcompile.estimates.grem import Estimates
+from qcompile.lattice.projection import is_uniform
+from qcompile.support.arrays import Array
 
 
 def iid(prior: Array, cost: Array, loss: Array, budget: float) -> Array:
     """The precisions of independent noise of the same variance on every cell of the marginal.
 
-    That is the best allocation for who knows nothing: `qcompile.adaptive.crp.allocate` without priors, where nothing is
-    dropped. For the residual basis it is `qcompile.adaptive.crp.iid`. Arguments and result are those of `allocate`.
+    That is the best allocation for who knows nothing: `conditional_planner.allocate` without priors, where nothing is
+    dropped. For the residual basis it is `conditional_planner.iid`. Arguments and result are those of `allocate`.
     """
     return crp.allocate(np.zeros_like(prior), cost, loss, budget, least_share=0)
 

@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 
 from benchmarks.report import page, table, write
-from qcompile.adaptive.inaxis import decomp, decomp_all
-from qcompile.arrays import Array
+from benchmarks.routes.inaxis import decomp, decomp_all
+from qcompile.support.arrays import Array
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -46,7 +46,7 @@ INTRODUCTION = """\
 Milliseconds of Decomp, each the least of several calls in one process, the routes taking turns. *dense* is the
 Kronecker product with a matrix for each axis, reshape and matmul: the array as (before, n, after) times [-1 | I] on a
 kept axis and a row of ones on the others. *rotating* is the same product with the array as (n, rest) and a
-transposition after each axis. Their matrices are made beforehand. *in-axis* is `qcompile.adaptive.inaxis.decomp`. The
+transposition after each axis. Their matrices are made beforehand. *in-axis* is `benchmarks.routes.inaxis.decomp`. The
 *top* residual is that on all axes, without sums; *every* residual means all subsets of the axes, one after the other,
 each from the marginal; *at once* is `decomp_all`, which shares the work between them. Ratios are over in-axis."""
 

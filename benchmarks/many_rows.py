@@ -23,10 +23,10 @@ import numpy as np
 from benchmarks.fresh import Job, fresh
 from benchmarks.memory import peak
 from benchmarks.report import ABSENT, megabytes, page, seconds, table, write
-from qcompile.arrays import bytes_text, digest
 from qcompile.data import Database
 from qcompile.data.opening import open_data
-from qcompile.schema import Attribute, CategoryDomain, Domain, IntegerDomain, NumericDomain, Policy, Schema
+from qcompile.queries.schema import Attribute, CategoryDomain, Domain, IntegerDomain, NumericDomain, Policy, Schema
+from qcompile.support.arrays import bytes_text, digest
 
 ATTRIBUTES = 10
 

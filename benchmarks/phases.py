@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import qcompile as qc
-from qcompile.decompose import decompose
+from qcompile.lattice.decompose import decompose
 
 
 def compile_timed(text: str, options: Mapping[str, Any]) -> tuple[qc.Plan, dict[str, float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from statistics import fmean
 
-from qcompile.plan import Plan
+from qcompile.api import Plan
 
 
 def extrapolated_rmse(plan: Plan, width: int) -> float:

@@ -11,8 +11,8 @@ import numpy as np
 
 import qcompile as qc
 from benchmarks.adult import Table, View, adult, census2000, cps91, mean_error
-from qcompile.arrays import Array
-from qcompile.processing import nonnegative
+from qcompile.estimates.nonnegative import nonnegative
+from qcompile.support.arrays import Array
 
 DELTA = "1e-9"
 

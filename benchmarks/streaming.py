@@ -23,8 +23,8 @@ from benchmarks.fresh import Job, fresh
 from benchmarks.memory import peak
 from benchmarks.report import megabytes, page, seconds, table, write
 from benchmarks.workloads import mixed
-from qcompile.reconstruct import lifted
-from qcompile.release.release import Release
+from qcompile.api import Release
+from qcompile.lattice.reconstruct import lifted
 
 ROWS, SIZE = 100_000, 40
 COUNTS = (10, 20, 30, 40)

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcompile.errors import Diagnostic, QCompileError, WorkloadError
-from qcompile.files import place
+from qcompile.grammar.reading.words import LANGUAGE_VERSION as LANGUAGE_VERSION
+from qcompile.support.files import place
 
 if TYPE_CHECKING:
-    from qcompile.grammar.source import Findings, Source
-    from qcompile.schema import Schema
-    from qcompile.workload import Product, Workload
-
-LANGUAGE_VERSION = 1
-"""The version of the language that is read and written."""
+    from qcompile.grammar.reading.source import Findings, Source
+    from qcompile.queries.schema import Schema
+    from qcompile.queries.workload import Product, Workload
 
 MAX_SIZE = 2_000_000
 """Characters or bytes of a text; a longer one is refused unread. Its number of words is bounded by `parser.MAX_WORDS`,
@@ -91,9 +89,9 @@ def check(text: str, path: str = "<text>", base: Path | None = None) -> tuple[Wo
       The workload, or None when there are errors; and the findings in the order of the text. Notes may accompany a
       workload, for instance on identical families.
     """
-    from qcompile.grammar.parser import parse_source
-    from qcompile.grammar.resolve import resolve_file
-    from qcompile.grammar.source import Findings, Full, Source
+    from qcompile.grammar.meaning.resolve import resolve_file
+    from qcompile.grammar.reading.parser import parse_source
+    from qcompile.grammar.reading.source import Findings, Full, Source
 
     source = Source.of(text, path)
     findings = Findings(source)
@@ -113,9 +111,9 @@ def format_text(text: str, path: str = "<text>") -> str:
     Raises:
       WorkloadError: the text has syntax errors.
     """
-    from qcompile.grammar.layout import Comment, format_file
-    from qcompile.grammar.parser import parse_source
-    from qcompile.grammar.source import Findings, Source
+    from qcompile.grammar.printing.layout import Comment, format_file
+    from qcompile.grammar.reading.parser import parse_source
+    from qcompile.grammar.reading.source import Findings, Source
 
     source = Source.of(text, path)
     findings = Findings(source)
@@ -138,9 +136,9 @@ def parse_query(text: str, schema: Schema) -> Product:
     Raises:
       WorkloadError: it has errors, or stands for more than one query.
     """
-    from qcompile.grammar.parser import parse_source
-    from qcompile.grammar.queries import resolve_query
-    from qcompile.grammar.source import Findings, Full, Source
+    from qcompile.grammar.meaning.single_query import resolve_query
+    from qcompile.grammar.reading.parser import parse_source
+    from qcompile.grammar.reading.source import Findings, Full, Source
 
     source = Source.of(text, "<query>")
     findings = Findings(source)

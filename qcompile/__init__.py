@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 from qcompile.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from qcompile.compiler import compile as compile
+    from qcompile.api import Plan as Plan
+    from qcompile.api import Release as Release
+    from qcompile.api import compile as compile
+    from qcompile.api import load_plan as load_plan
+    from qcompile.api import load_release as load_release
     from qcompile.errors import BudgetError as BudgetError
     from qcompile.errors import DataError as DataError
     from qcompile.errors import NotEstimableError as NotEstimableError
@@ -23,35 +27,31 @@ if TYPE_CHECKING:
     from qcompile.errors import WorkloadError as WorkloadError
     from qcompile.grammar import load as load
     from qcompile.grammar import parse as parse
-    from qcompile.plan import Plan as Plan
     from qcompile.privacy.budget import Budget as Budget
-    from qcompile.privacy.charges import Charge as Charge
-    from qcompile.privacy.ledger import Ledger as Ledger
-    from qcompile.release import Release as Release
-    from qcompile.release.files import load_release as load_release
-    from qcompile.storage import load_plan as load_plan
-    from qcompile.workload import Workload as Workload
+    from qcompile.privacy.ledger.charges import Charge as Charge
+    from qcompile.privacy.ledger.ledger import Ledger as Ledger
+    from qcompile.queries.workload import Workload as Workload
 
 _HOMES = {
     "Budget": "qcompile.privacy.budget",
     "BudgetError": "qcompile.errors",
-    "Charge": "qcompile.privacy.charges",
+    "Charge": "qcompile.privacy.ledger.charges",
     "DataError": "qcompile.errors",
-    "Ledger": "qcompile.privacy.ledger",
+    "Ledger": "qcompile.privacy.ledger.ledger",
     "NotEstimableError": "qcompile.errors",
     "OptionError": "qcompile.errors",
     "OverspendError": "qcompile.errors",
-    "Plan": "qcompile.plan",
+    "Plan": "qcompile.api",
     "QCompileError": "qcompile.errors",
-    "Release": "qcompile.release",
+    "Release": "qcompile.api",
     "SizeError": "qcompile.errors",
     "StorageError": "qcompile.errors",
-    "Workload": "qcompile.workload",
+    "Workload": "qcompile.queries.workload",
     "WorkloadError": "qcompile.errors",
-    "compile": "qcompile.compiler",
+    "compile": "qcompile.api",
     "load": "qcompile.grammar",
-    "load_plan": "qcompile.storage",
-    "load_release": "qcompile.release.files",
+    "load_plan": "qcompile.api",
+    "load_release": "qcompile.api",
     "parse": "qcompile.grammar",
 }
 

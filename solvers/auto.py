@@ -8,18 +8,20 @@ from types import ModuleType
 
 import numpy as np
 
-from qcompile.arrays import Array
-from qcompile.lattice import Problem
-from qcompile.projection import Gram
-from qcompile.solvers import alternating, exact, fourier, mixture, residual
-from qcompile.solvers.bounds import lower_bound, svd_bound
-from qcompile.solvers.closed import closed_form
-from qcompile.solvers.dual import product_bound
-from qcompile.solvers.kronecker import factored, group_problem
+from qcompile.lattice.gram import Gram
+from qcompile.lattice.lattice import Problem
+from qcompile.solvers.attempts import Trial
+from qcompile.solvers.bases import fourier, residual
+from qcompile.solvers.bounds.dual import product_bound
+from qcompile.solvers.bounds.lower_bound import lower_bound, svd_bound
+from qcompile.solvers.bounds.spectra import is_circulant
+from qcompile.solvers.closed_forms import closed_form
+from qcompile.solvers.composite import alternating, mixture
+from qcompile.solvers.composite.kronecker import factored, group_problem
+from qcompile.solvers.exact import exact
 from qcompile.solvers.shared import Shared, best_basis
 from qcompile.solvers.solution import Solution
-from qcompile.solvers.spectra import is_circulant
-from qcompile.solvers.trial import Trial
+from qcompile.support.arrays import Array
 
 BOUNDED_CELLS = 256
 """Cells up to which a group is solved only to have a better lower bound than its SVD: a second at most."""

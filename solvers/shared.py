@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from functools import partial
 
-from qcompile.arrays import DEFAULT_MEMORY, bytes_text, require_memory
 from qcompile.errors import SizeError
-from qcompile.lattice import Problem
-from qcompile.solvers import exact, fourier, residual
-from qcompile.solvers.bounds import lower_bound
-from qcompile.solvers.closed import closed_form
-from qcompile.solvers.kronecker import factored, group_problem, solve_factored
-from qcompile.solvers.sawtooth import solve_sawtooth
+from qcompile.lattice.lattice import Problem
+from qcompile.solvers.bases import fourier, residual
+from qcompile.solvers.bounds.lower_bound import lower_bound
+from qcompile.solvers.closed_forms import closed_form
+from qcompile.solvers.composite.kronecker import factored, group_problem, solve_factored
+from qcompile.solvers.composite.sawtooth import solve_sawtooth
+from qcompile.solvers.exact import exact
 from qcompile.solvers.solution import Solution
+from qcompile.support.arrays import DEFAULT_MEMORY, bytes_text, require_memory
 
 Job = tuple[Hashable, Callable[[], Solution], Problem]
 """What identifies a piece of work, how to do it, and the problem it solves."""

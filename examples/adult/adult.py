@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 import qcompile as qc
-from qcompile.schema import Schema
+from qcompile.queries.schema import Schema
 
 HERE = pathlib.Path(__file__).resolve().parent
 COMMAND = pathlib.Path(sys.executable).with_name("qcompile")

@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 import numpy.typing as npt
 
-from qcompile.schema import Schema
+from qcompile.queries.schema import Schema
 
 COLUMNS = ["age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship"]
 COLUMNS += ["race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income-per-year"]

@@ -17,25 +17,20 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from qcompile.adaptive import crp
-from qcompile.adaptive.candidates import (
-    Candidates,
-    candidate_nodes,
-    score_sensitivity,
-    whole_weights,
-)
-from qcompile.adaptive.grem import Estimates, LazyMarginals
-from qcompile.adaptive.levels import expected_noise
+from qcompile.adaptive import conditional_planner as crp
+from qcompile.adaptive.candidates import Candidates, candidate_nodes, score_sensitivity, whole_weights
+from qcompile.adaptive.history import History, Round, Selection, Step
 from qcompile.adaptive.objective import Objective
-from qcompile.adaptive.references import References
+from qcompile.adaptive.resolutions import expected_noise
 from qcompile.adaptive.spending import MEASURING, Spending
-from qcompile.adaptive.trace import History, Round, Selection, Step
-from qcompile.allocation import PUBLIC, Scale, measurement_scale
-from qcompile.arrays import Array, IntArray, cells
-from qcompile.data.counts import ExactCounts
-from qcompile.parallel import in_order
-from qcompile.plan import Plan
+from qcompile.data.engines.counts import ExactCounts
+from qcompile.estimates.grem import Estimates, LazyMarginals
+from qcompile.estimates.references import References
+from qcompile.plan.plan import Plan
+from qcompile.privacy.noise.scale import PUBLIC, Scale, measurement_scale
 from qcompile.strategy import Strategy
+from qcompile.support.arrays import Array, IntArray, cells
+from qcompile.support.threads import in_order
 
 LOOP_TOLERANCE = 2e-3
 """Change of a table, relative to the rows, below which nothing that follows from it is looked at again."""
@@ -92,10 +87,10 @@ class Settings:
 
     Attributes:
       basis: "compiled" or "residual".
-      reference: one of `qcompile.adaptive.references.REFERENCES`.
+      reference: one of `qcompile.estimates.references.REFERENCES`.
       rounds: that the first round's budget is meant for; twice the number of nodes where None.
       workers: threads that estimate and score; one per processor where None. The outcome does not depend on it.
-      allocate: how a round's budget is divided over the nodes below the marginal, as `qcompile.adaptive.crp.allocate`.
+      allocate: divides a round's budget over the nodes below the marginal, as `conditional_planner.allocate` does.
       follow: makes what follows the measurements, from them and the candidates; by the reference where None.
     """
 

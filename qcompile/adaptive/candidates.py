@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from qcompile.adaptive.levels import Level
-from qcompile.arrays import Array, IntArray, cells
-from qcompile.data.counts import ExactCounts
-from qcompile.lattice import Node, subsets
-from qcompile.plan import Plan
-from qcompile.workload import Product
+from qcompile.adaptive.resolutions import Level
+from qcompile.data.engines.counts import ExactCounts
+from qcompile.lattice.lattice import Node, subsets
+from qcompile.plan.plan import Plan
+from qcompile.queries.workload import Product
+from qcompile.support.arrays import Array, IntArray, cells
 
 STEPS = 2**8
 """Grid steps in a count of 1."""

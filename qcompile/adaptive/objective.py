@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 
-from qcompile.adaptive.correct import is_residual_basis
-from qcompile.adaptive.levels import Level, block_matrix, block_starts
-from qcompile.factors import Factor, Marginal, Matrix
-from qcompile.lattice import Lattice, Node, subsets
-from qcompile.plan import Plan
+from qcompile.adaptive.resolutions import Level, block_matrix, block_starts
+from qcompile.estimates.corrector import is_residual_basis
+from qcompile.lattice.lattice import Lattice, Node, subsets
+from qcompile.plan.plan import Plan
+from qcompile.queries.factors import Factor, Marginal, Matrix
+from qcompile.queries.workload import Product
 from qcompile.strategy import Strategy
-from qcompile.variances import node_parts, part_errors
-from qcompile.workload import Product
+from qcompile.strategy.variances import node_parts, part_errors
 
 
 class Objective:

@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from qcompile.cli import answers, ask, check, compile_, diff, doctor, fmt, inspect_, ledger, run, schema
+from qcompile.cli.commands import answers, ask, check, compile_, diff, doctor, fmt, inspect_, ledger, run, schema
 from qcompile.cli.output import message
 from qcompile.errors import QCompileError
 from qcompile.version import __version__

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from qcompile.checks import require_other
 from qcompile.errors import OptionError, QCompileError
+from qcompile.support.options import require_other
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qcompile.plan import Plan
+    from qcompile.api import Plan
     from qcompile.privacy.budget import Budget
 
 EPSILON = typer.Option(None, "--epsilon", metavar="E", help="Budget as (epsilon, delta), e.g. 1.")
@@ -69,7 +69,7 @@ def compiled(path: str, **options: Any) -> Plan:
 
 def require_file(path: str) -> None:
     """Refuse what is not a file, with a next step."""
-    from qcompile.files import place, shortened
+    from qcompile.support.files import place, shortened
 
     try:
         there = place(Path(path))
@@ -83,8 +83,8 @@ def require_file(path: str) -> None:
 
 def source_of(data: str | None, table: str | None) -> Any:
     """What is read: a path, or, where one is named, a table of a database."""
-    from qcompile.data.databases import Database
-    from qcompile.data.files import KINDS, SUFFIXES
+    from qcompile.data.sources.databases import Database
+    from qcompile.data.sources.files import KINDS, SUFFIXES
 
     if table is None or data is None:
         return data
@@ -100,7 +100,7 @@ def require_target(path: str, *inputs: str) -> None:
       OptionError: the target is one of the inputs, by whatever name.
       StorageError: its folder does not exist or is not writable, or it is a folder itself.
     """
-    from qcompile.files import require_place
+    from qcompile.support.files import require_place
 
     for name in inputs:
         require_other(path, name)
@@ -151,7 +151,7 @@ def phases() -> Iterator[Callable[[str, int, int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-    from qcompile.cli.bar import Done, Rate
+    from qcompile.cli.progress import Done, Rate
 
     columns = (TextColumn("{task.description}"), BarColumn(), Done(), Rate(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -175,7 +175,7 @@ def table_lines(table: Any, limit: int | None = None, of: int | None = None) -> 
       limit: of them, how many to show.
       of: how many rows there are, where the table holds only the first of them.
     """
-    from qcompile.explain import table as aligned
+    from qcompile.support.text import table as aligned
 
     shown = table if limit is None else table.slice(0, limit)
     columns = [shown.column(name).to_pylist() for name in shown.column_names]

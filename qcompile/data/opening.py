@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from qcompile.arrays import DEFAULT_MEMORY
-from qcompile.checks import one_of, whole
-from qcompile.data.choose import ENGINES, known_rows
-from qcompile.data.connected import Connected, connected
-from qcompile.data.counts import ExactCounts, Names, Rows, holds_counts
-from qcompile.data.encoded import encoded
+from qcompile.data.choose_engine import ENGINES, known_rows
+from qcompile.data.connect import Connected, connected
+from qcompile.data.encode.reading import Reading
+from qcompile.data.encode.table import encoded
+from qcompile.data.encode.units import with_columns
+from qcompile.data.engines.counts import ExactCounts, Names, Rows, holds_counts
+from qcompile.data.engines.given_counts import GivenCounts
 from qcompile.data.engines.pushdown import pushed
 from qcompile.data.engines.stream import Batch, batches, load, row_bytes, streamed
-from qcompile.data.given import GivenCounts
-from qcompile.data.reading import Reading
-from qcompile.data.units import with_columns
 from qcompile.errors import DataError, OptionError
-from qcompile.schema import Schema
+from qcompile.queries.schema import Schema
+from qcompile.support.arrays import DEFAULT_MEMORY
+from qcompile.support.options import one_of, whole
 
 PLAIN = Reading()
 
@@ -51,11 +51,11 @@ def open_data(
       schema: the declared attributes.
       views: sets of attributes whose tables will be asked for; an engine that holds no rows plans its scans by them.
       reading: how rows become counts.
-      engine: what counts, one of `qcompile.data.choose.ENGINES`: "memory" holds compact rows; "duckdb" reads the rows
+      engine: what counts, one of `choose_engine.ENGINES`: "memory" holds compact rows; "duckdb" reads the rows
         anew for each scan and holds none, except that with a unit it holds the codes of the rows; "database" has the
         table's own database count; "spark" has Spark read and count. "auto" is "memory" where the rows take a quarter
         of the memory at most, "duckdb" for larger files, and for all others the engine that has the table.
-      max_memory: bytes that reading and counting may use; `qcompile.arrays.DEFAULT_MEMORY` where None.
+      max_memory: bytes that reading and counting may use; `qcompile.support.arrays.DEFAULT_MEMORY` where None.
       workers: threads; one per processor where None.
       progress: told how many rows have passed by, and of how many (0 where that is not known). CONFIDENTIAL numbers.
 

@@ -22,8 +22,8 @@ from functools import lru_cache
 from typing import Any
 
 from qcompile.errors import BudgetError
-from qcompile.privacy.balls import ball, precision, rounded_down, rounded_up
-from qcompile.privacy.exact import SMALLEST, Number, exact, finite, shown
+from qcompile.privacy.ball_arithmetic import ball, precision, rounded_down, rounded_up
+from qcompile.privacy.exact_numbers import SMALLEST, Number, exact, finite, shown
 
 LARGEST_EPSILON = Fraction(10**9)
 """Larger requests protect nothing, and are likely a slip."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
-from qcompile.allocation import root_up
 from qcompile.errors import BudgetError, OptionError
 from qcompile.privacy.accounting import (
     cost_from_epsilon,
@@ -21,7 +20,8 @@ from qcompile.privacy.accounting import (
     exact_delta,
     rho_from_epsilon,
 )
-from qcompile.privacy.exact import LARGEST, SMALLEST, Number, exact, exact_text, rounded_text
+from qcompile.privacy.exact_numbers import LARGEST, SMALLEST, Number, exact, exact_text, rounded_text
+from qcompile.privacy.noise.scale import root_up
 
 Kind: TypeAlias = Literal["epsilon", "rho", "cost", "mu"]
 

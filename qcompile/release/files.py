@@ -10,23 +10,22 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from qcompile import archive
-from qcompile.adaptive.basis import basis_strategies
-from qcompile.adaptive.references import REFERENCES
-from qcompile.adaptive.trace import History
-from qcompile.allocation import Scale
-from qcompile.codec import ArrayStore, schema_data
+from qcompile.adaptive.history import History
 from qcompile.errors import StorageError
-from qcompile.files import replacing
-from qcompile.plan import Plan
+from qcompile.estimates.references import REFERENCES
+from qcompile.plan.basis import basis_strategies
+from qcompile.plan.encoding import ArrayStore, schema_data
+from qcompile.plan.files import NOT_UNDERSTOOD, plan_data, read_plan
+from qcompile.plan.plan import Plan
 from qcompile.privacy.budget import ACCOUNTINGS
-from qcompile.release.measure import NOISES
-from qcompile.release.provenance import MECHANISMS, Provenance, certain_stamps
+from qcompile.privacy.noise.scale import Scale
+from qcompile.release.provenance import MECHANISMS, NOISES, Provenance, certain_stamps
 from qcompile.release.release import Release
 from qcompile.release.rounds import history_data, read_history
 from qcompile.release.scales import agree, read_fraction, read_scale, scale_data
-from qcompile.release.stored import IN_MEMORY, MEASURED, StoredValues, parts
-from qcompile.storage import NOT_UNDERSTOOD, plan_data, read_plan
+from qcompile.release.values import IN_MEMORY, MEASURED, StoredValues, parts
+from qcompile.support import archive
+from qcompile.support.files import replacing
 
 KIND = "qcompile release"
 VERSION = 5

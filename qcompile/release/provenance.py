@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from qcompile.plan import Plan
+from qcompile.plan.plan import Plan
 
 NOT_PRIVATE = "NOT PRIVATE"
 
@@ -27,7 +27,7 @@ class Provenance:
       neighbours: the relation the charge refers to.
       contributions: rows of one privacy unit.
       mechanism: "batch" or "adaptive".
-      reference: the model behind the best estimates, one of `qcompile.adaptive.references.REFERENCES`.
+      reference: the model behind the best estimates, one of `qcompile.estimates.references.REFERENCES`.
       unit: the column by which rows were cut to that number; None where they were not.
       stamps: warnings that go with the release, such as NOT PRIVATE.
     """
@@ -74,3 +74,6 @@ def certain_stamps(plan: Plan, noise: str) -> tuple[str, ...]:
         "the number of rows is released exactly: it is public when one row is replaced": plan.unit.public_total,
     }
     return tuple(text for text, holds in found.items() if holds)
+
+
+NOISES = ("rounded", "opendp", "none")

@@ -6,36 +6,35 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from qcompile import grammar
-from qcompile.adaptive.basis import basis_strategies
-from qcompile.adaptive.grem import Estimates
-from qcompile.adaptive.trace import History
-from qcompile.allocation import Scale
-from qcompile.arrays import Array, cells, require_memory
-from qcompile.checks import one_of
+from qcompile.adaptive.history import History
 from qcompile.errors import NotEstimableError, OptionError, SizeError, did_you_mean
-from qcompile.plan import Plan
-from qcompile.release import intervals
-from qcompile.release.answers import apply_product
-from qcompile.release.ask import coefficients, not_estimable
-from qcompile.release.best import ESTIMATES, PROCESSING, Best
-from qcompile.release.intervals import Width
+from qcompile.estimates.best import ESTIMATES, PROCESSING, Best
+from qcompile.estimates.grem import Estimates
+from qcompile.lattice.apply_product import apply_product
+from qcompile.plan.basis import basis_strategies
+from qcompile.plan.plan import Plan
+from qcompile.privacy.noise.scale import Scale
+from qcompile.queries.workload import Family, Product
+from qcompile.release.answers import intervals
+from qcompile.release.answers.answer_source import Source, marginal_product
+from qcompile.release.answers.intervals import Width
+from qcompile.release.answers.results import Answer, Marginal
+from qcompile.release.answers.selection import Of, Selection, Where, require_product, select
+from qcompile.release.answers.single_query import coefficients, not_estimable
+from qcompile.release.answers.tables import Answers, Layout
+from qcompile.release.answers.variance_cache import Repeated
 from qcompile.release.provenance import NOT_PRIVATE, Provenance
-from qcompile.release.repeated import Repeated
-from qcompile.release.results import Answer, Marginal
-from qcompile.release.selection import Of, Selection, Where, require_product, select
-from qcompile.release.sources import Source, marginal_product
-from qcompile.release.stored import Values
-from qcompile.release.tables import Answers, Layout
+from qcompile.release.values import Values
 from qcompile.strategy import Strategy
-from qcompile.text import plural
-from qcompile.variances import node_parts
-from qcompile.workload import Family, Product
+from qcompile.strategy.variances import node_parts
+from qcompile.support.arrays import Array, cells, require_memory
+from qcompile.support.options import one_of
+from qcompile.support.text import plural
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -375,12 +374,6 @@ class Release:
         if all(math.isfinite(self.variances[part.node]) for part in node_parts(source.lattice, product)):
             return product.count
         return int(np.isfinite(source.variances(product)).sum())
-
-    def save(self, path: str | Path) -> None:
-        """Write the release, its plan inside, to a file."""
-        from qcompile.release.files import save_release
-
-        save_release(self, path)
 
     def _simultaneous(self, selection: Selection, alpha: float) -> Width:
         """Simulated where that takes seconds, Bonferroni beyond."""

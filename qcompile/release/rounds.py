@@ -6,13 +6,13 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from qcompile.adaptive.basis import BASES, basis_strategies
 from qcompile.adaptive.candidates import candidate_nodes, score_sensitivity, whole_weights
+from qcompile.adaptive.history import History, Round, Selection, Step
 from qcompile.adaptive.spending import GROWTH, Spending
-from qcompile.adaptive.trace import History, Round, Selection, Step
 from qcompile.errors import StorageError
-from qcompile.lattice import subsets
-from qcompile.plan import Plan
+from qcompile.lattice.lattice import subsets
+from qcompile.plan.basis import BASES, basis_strategies
+from qcompile.plan.plan import Plan
 from qcompile.release.scales import SLACK, honest, read_fraction, read_scale, scale_data
 
 if TYPE_CHECKING:

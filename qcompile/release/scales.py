@@ -7,7 +7,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from qcompile.allocation import PUBLIC, Scale
+from qcompile.privacy.noise.scale import PUBLIC, Scale
 
 SLACK = 1e-9
 """Relative: costs and scales agree to rounding errors only where another machine adds numbers in another order."""

@@ -13,9 +13,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from qcompile.arrays import Array, IntArray
-from qcompile.lattice import Group
-from qcompile.projection import Projection
+from qcompile.lattice.lattice import Group
+from qcompile.lattice.projection import Projection
+from qcompile.support.arrays import Array, IntArray
 
 EPS = float(np.finfo(np.float64).eps)
 

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qcompile.arrays import Array, IntArray, cells, require_memory
-from qcompile.factors.base import CHUNK, OneAttribute
-from qcompile.lattice import Group
-from qcompile.projection import is_uniform
-from qcompile.strategy import pairs
+from qcompile.lattice.lattice import Group
+from qcompile.lattice.projection import is_uniform
+from qcompile.queries.factors.base import CHUNK, OneAttribute
+from qcompile.strategy import pair_distance as pairs
 from qcompile.strategy.base import EPS, Block, Strategy, column_bound, exact_dot
+from qcompile.support.arrays import Array, IntArray, cells, require_memory
 
 ZERO_FREQUENCY = 1e-12
 """Frequencies of B below this share of the largest are not measured."""

@@ -10,11 +10,11 @@ from functools import cached_property
 
 import numpy as np
 
-from qcompile.arrays import Array, IntArray, cells, outer, require_memory
-from qcompile.factors.base import CHUNK
-from qcompile.lattice import Group
-from qcompile.strategy import pairs
+from qcompile.lattice.lattice import Group
+from qcompile.queries.factors.base import CHUNK
+from qcompile.strategy import pair_distance as pairs
 from qcompile.strategy.base import EPS, Block, Strategy, column_bound, exact_dot, same_columns
+from qcompile.support.arrays import Array, IntArray, cells, outer, require_memory
 
 RANK_TOLERANCE = 1e-9
 """Singular values of B below this share of the largest count as zero."""

@@ -19,14 +19,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from qcompile.arrays import Array, IntArray, cells, require_memory
 from qcompile.errors import IntegrityError
-from qcompile.factors.base import CHUNK
-from qcompile.lattice import Group
-from qcompile.strategy import pairs
+from qcompile.lattice.lattice import Group
+from qcompile.queries.factors.base import CHUNK
+from qcompile.strategy import pair_distance as pairs
 from qcompile.strategy.base import Block, Strategy
 from qcompile.strategy.fourier import FourierStrategy
 from qcompile.strategy.kronecker import KroneckerStrategy
+from qcompile.support.arrays import Array, IntArray, cells, require_memory
 
 Plain: TypeAlias = KroneckerStrategy | FourierStrategy
 """What a mixture is made of."""

@@ -23,14 +23,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from qcompile.allocation import Scale
-from qcompile.arrays import Array, IntArray
-from qcompile.data.given import GivenCounts
-from qcompile.plan import Plan
+from qcompile.api import Plan
+from qcompile.data.engines.given_counts import GivenCounts
 from qcompile.privacy.budget import Budget
-from qcompile.release import measure as measuring
-from qcompile.release.stored import Values
+from qcompile.privacy.noise.scale import Scale
+from qcompile.release.values import Values
+from qcompile.run import measure as measuring
+from qcompile.run import randomness
 from qcompile.strategy import Strategy
+from qcompile.support.arrays import Array, IntArray
 from tests.audit.exported import Relation
 
 ALARM = 1e-8
@@ -89,7 +90,7 @@ def releases(
       All measurements in counts, node by node, ``(repetitions, numbers)``.
     """
     schema, scales = plan.workload.schema, plan.scales(charge)
-    made = measuring.make_noise(noise, None if noise == "opendp" else seed)
+    made = randomness.make_noise(noise, None if noise == "opendp" else seed)
 
     def stacked(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Values:
         return made(cast("Strategy", Stacked(strategy, repetitions)), x, scale, node)

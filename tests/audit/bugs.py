@@ -15,19 +15,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qcompile import execute
-from qcompile import plan as planning
-from qcompile.allocation import Scale
-from qcompile.arrays import Array, IntArray
-from qcompile.plan import Plan
-from qcompile.privacy.charges import Charge
-from qcompile.privacy.ledger import Ledger
-from qcompile.privacy.source import ByteSource, SeededSource
-from qcompile.privacy_unit import PrivacyUnit
-from qcompile.release import measure as measuring
-from qcompile.release.stored import Values
-from qcompile.schema import Schema
+from qcompile.api import Plan
+from qcompile.plan import plan as planning
+from qcompile.privacy.ledger.charges import Charge
+from qcompile.privacy.ledger.ledger import Ledger
+from qcompile.privacy.noise.random_bytes import ByteSource, SeededSource
+from qcompile.privacy.noise.scale import Scale
+from qcompile.privacy.unit import PrivacyUnit
+from qcompile.queries.schema import Schema
+from qcompile.release.values import Values
+from qcompile.run import execute, randomness
 from qcompile.strategy import KroneckerStrategy, Strategy
+from qcompile.support.arrays import Array, IntArray
 from tests.audit.witness import current, normals
 
 Patch = pytest.MonkeyPatch
@@ -65,7 +64,7 @@ def nothing(patch: Patch) -> None:
 
 def sampler(change: Callable[[Sampler], Sampler]) -> Callable[[Patch], None]:
     """Replace the sampler by one made from it."""
-    return lambda patch: patch.setattr(measuring, "rounded_gaussian", change(current(measuring, "rounded_gaussian")))
+    return lambda patch: patch.setattr(randomness, "rounded_gaussian", change(current(randomness, "rounded_gaussian")))
 
 
 def less_noise(original: Sampler) -> Sampler:
@@ -121,7 +120,7 @@ def uniform(original: Sampler) -> Sampler:
 def unrounded(patch: Patch) -> None:
     """Doubles with all their low-order bits are released (opendp/opendp#414)."""
 
-    def rounded(sources: Callable[[str], ByteSource]) -> measuring.Noise:
+    def rounded(sources: Callable[[str], ByteSource]) -> randomness.Noise:
         def add(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Array:
             exact = strategy.apply(x.astype(np.float64))
             bits = np.frombuffer(sources(node).take(8 * len(exact)), dtype="<i8")
@@ -129,7 +128,7 @@ def unrounded(patch: Patch) -> None:
 
         return add
 
-    patch.setattr(measuring, "rounded", rounded)
+    patch.setattr(randomness, "rounded", rounded)
 
 
 def smaller_scales(patch: Patch) -> None:
@@ -203,7 +202,7 @@ def drop_forgotten(patch: Patch) -> None:
 
 def one_stream(patch: Patch) -> None:
     """All nodes take their noise from the same stream of a seed (diffprivlib#31)."""
-    patch.setattr(measuring, "SeededSource", lambda seed, node: SeededSource(seed, "the only stream"))
+    patch.setattr(randomness, "SeededSource", lambda seed, node: SeededSource(seed, "the only stream"))
 
 
 def default_seed(patch: Patch) -> None:
@@ -214,7 +213,7 @@ def default_seed(patch: Patch) -> None:
 
 def bits_replayed(patch: Patch) -> None:
     """Every node starts the same stream anew, as after a fork that copied a generator's state."""
-    patch.setattr(measuring, "SystemSource", lambda: SeededSource(0))
+    patch.setattr(randomness, "SystemSource", lambda: SeededSource(0))
 
 
 def rounding_ignored(patch: Patch) -> None:

@@ -9,15 +9,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from qcompile.arrays import Array, IntArray
-from qcompile.compiler import compile
-from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
-from qcompile.factors.base import OneAttribute
-from qcompile.plan import Plan
+from qcompile.api import Plan, compile
 from qcompile.privacy.budget import Budget
-from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, Policy, Schema
-from qcompile.solvers.planner import STRATEGIES
-from qcompile.workload import Family, Workload
+from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
+from qcompile.queries.factors.base import OneAttribute
+from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, Policy, Schema
+from qcompile.queries.workload import Family, Workload
+from qcompile.solvers.bases.residual_planner_plus import STRATEGIES
+from qcompile.support.arrays import Array, IntArray
 
 SOLVERS = ("auto", "exact", "conic", "rp", "rp+", "wff")
 

@@ -15,10 +15,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from qcompile.arrays import Array, IntArray
-from qcompile.plan import Measurement, Plan
+from qcompile.api import Plan
+from qcompile.plan.plan import Measurement
 from qcompile.privacy.budget import Budget
-from qcompile.schema import Schema
+from qcompile.queries.schema import Schema
+from qcompile.support.arrays import Array, IntArray
 from tests.conformance.helpers import expand, node_matrix
 
 TIGHT = 1e-9

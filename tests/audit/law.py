@@ -14,10 +14,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from qcompile.arrays import Array, IntArray
-from qcompile.plan import Measurement, Plan
+from qcompile.api import Plan, Release
+from qcompile.plan.plan import Measurement
 from qcompile.privacy.budget import Budget
-from qcompile.release import Release
+from qcompile.support.arrays import Array, IntArray
 from tests.audit.attack import normal_quantile, releases
 from tests.audit.exported import on_domain
 from tests.conformance.helpers import product_matrix

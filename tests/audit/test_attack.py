@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qcompile.arrays import Array, IntArray
-from qcompile.compiler import compile
-from qcompile.factors import Circular, Marginal, Prefix
-from qcompile.plan import Plan
+from qcompile.api import Plan, compile
 from qcompile.privacy.budget import Budget
-from qcompile.schema import Attribute, IntegerDomain, Policy
-from qcompile.workload import Family
+from qcompile.queries.factors import Circular, Marginal, Prefix
+from qcompile.queries.schema import Attribute, IntegerDomain, Policy
+from qcompile.queries.workload import Family
+from qcompile.support.arrays import Array, IntArray
 from tests.audit.attack import (
     among_others,
     attack,

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qcompile.arrays import Array
-from qcompile.compiler import compile
-from qcompile.factors import Abs, Circular, Marginal, Prefix, Range
-from qcompile.plan import Plan
+from qcompile.api import Plan, compile
 from qcompile.privacy.budget import Budget
+from qcompile.queries.factors import Abs, Circular, Marginal, Prefix, Range
+from qcompile.support.arrays import Array
 from tests.audit.designs import random_design
 from tests.audit.law import (
     answers,

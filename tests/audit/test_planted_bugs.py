@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qcompile.arrays import cells
-from qcompile.compiler import compile
-from qcompile.factors import Marginal, Prefix
-from qcompile.plan import Plan
+from qcompile.api import Plan, compile
 from qcompile.privacy.budget import Budget
-from qcompile.schema import Attribute, IntegerDomain, Policy
+from qcompile.queries.factors import Marginal, Prefix
+from qcompile.queries.schema import Attribute, IntegerDomain, Policy
+from qcompile.support.arrays import cells
 from tests.audit.attack import check_attack, delivered_worst_pair
 from tests.audit.bugs import BUGS
 from tests.audit.exported import check_costs

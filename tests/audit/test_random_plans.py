@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from scipy.special import ndtr
 
-from qcompile.plan import Plan
-from qcompile.storage import load_plan
+from qcompile.api import Plan, load_plan
 from tests.audit.designs import SOLVERS, Design, random_design
 from tests.audit.exported import Relation, check_costs, check_same
 from tests.audit.witness import check_draws, check_ledger, check_runs_differ

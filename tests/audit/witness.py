@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from qcompile.arrays import Array, IntArray
-from qcompile.expect import dry_run
-from qcompile.plan import Measurement, Plan
+from qcompile.api import Plan, Release
+from qcompile.plan.plan import Measurement
 from qcompile.privacy.budget import Budget
-from qcompile.privacy.ledger import Ledger
-from qcompile.privacy.source import ByteSource
-from qcompile.release import Release
-from qcompile.release import measure as measuring
+from qcompile.privacy.ledger.ledger import Ledger
+from qcompile.privacy.noise.random_bytes import ByteSource
+from qcompile.run import randomness
+from qcompile.run.prepare import dry_run
+from qcompile.support.arrays import Array, IntArray
 
 Data = dict[tuple[str, ...], IntArray]
 
@@ -94,7 +94,7 @@ def watched_run(
 ) -> tuple[Release, list[Draw]]:
     """Run a plan and record its draws, in their order."""
     drawn: list[Draw] = []
-    original = current(measuring, "rounded_gaussian")
+    original = current(randomness, "rounded_gaussian")
 
     def watched(
         scaled: Array, error: float, s: float, exact: Callable[[int], Fraction], source: ByteSource
@@ -107,7 +107,7 @@ def watched_run(
         return result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "rounded_gaussian", watched)
+        patch.setattr(randomness, "rounded_gaussian", watched)
         release = plan.run(data, budget, ledger=ledger, **options)
     return release, drawn
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qcompile.arrays import Array
-from qcompile.compiler import compile
-from qcompile.factors import Abs, Affine, Circular, Marginal, Matrix, Predicate, Prefix, Random, Range
-from qcompile.plan import Plan
-from qcompile.schema import Policy, Schema
-from qcompile.workload import Workload
+from qcompile.api import Plan, compile
+from qcompile.queries.factors import Abs, Affine, Circular, Marginal, Matrix, Predicate, Prefix, Random, Range
+from qcompile.queries.schema import Policy, Schema
+from qcompile.queries.workload import Workload
+from qcompile.support.arrays import Array
 from tests.conformance.helpers import category, family, integer, integers, some_weights, workload
 
 A, B, C, D = integers(3, 4, 3, 2)

@@ -23,14 +23,16 @@ import duckdb  # noqa: F401
 import ibis  # noqa: F401
 import scipy.special  # noqa: F401
 
-from qcompile import archive, keeping
+from qcompile.api import load_release
 from qcompile.cli.app import execute as command
-from qcompile.privacy import charges
 from qcompile.privacy.budget import Budget
-from qcompile.privacy.ledger import Ledger
-from qcompile.release import journal
-from qcompile.release.files import KIND, VERSION, load_release
-from qcompile.release.journal import Journal
+from qcompile.privacy.ledger import charges
+from qcompile.privacy.ledger.ledger import Ledger
+from qcompile.release.files import KIND, VERSION
+from qcompile.run import journal
+from qcompile.run.journal import Journal
+from qcompile.support import archive
+from qcompile.support import numbered_backup as keeping
 
 RHO = "1/7"
 OUTPUT, UNFINISHED = "x.release", "x.release.unfinished"

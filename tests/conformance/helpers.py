@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from qcompile.arrays import Array, IntArray
-from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Prefix, Range
-from qcompile.factors.threshold import Threshold
-from qcompile.plan import Measurement
+from qcompile.plan.plan import Measurement
 from qcompile.privacy.budget import Budget
-from qcompile.privacy_unit import PrivacyUnit
-from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, Schema
-from qcompile.workload import Family, Product, Workload
+from qcompile.privacy.unit import PrivacyUnit
+from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Prefix, Range
+from qcompile.queries.factors.threshold import Threshold
+from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, Schema
+from qcompile.queries.workload import Family, Product, Workload
+from qcompile.support.arrays import Array, IntArray
 
 UNIT = Budget(cost=1)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from qcompile.compiler import compile
+from qcompile.api import Plan, compile
 from qcompile.errors import OptionError
-from qcompile.factors import Predicate
-from qcompile.plan import Measurement, Plan
+from qcompile.plan.plan import Measurement
 from qcompile.privacy.budget import Budget
-from qcompile.variances import product_variances
+from qcompile.queries.factors import Predicate
+from qcompile.strategy.variances import product_variances
 from tests.conformance.cases import CASES, WORKLOADS, Case
 from tests.conformance.helpers import (
     UNIT,

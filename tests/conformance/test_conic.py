@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qcompile.arrays import Array
-from qcompile.decompose import decompose
-from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
-from qcompile.lattice import Group, Lattice, Problem, Term
-from qcompile.projection import Gram
-from qcompile.schema import Attribute
-from qcompile.solvers import conic
-from qcompile.solvers.choose import solve
-from qcompile.solvers.conic import solve_conic
-from qcompile.solvers.exact import solve_exact
-from qcompile.solvers.roots import dense_gram, span_gram
+from qcompile.lattice.decompose import decompose
+from qcompile.lattice.gram import Gram
+from qcompile.lattice.lattice import Group, Lattice, Problem, Term
+from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
+from qcompile.queries.schema import Attribute
+from qcompile.solvers.bounds.roots import dense_gram, span_gram
+from qcompile.solvers.exact import conic
+from qcompile.solvers.exact.conic import solve_conic
+from qcompile.solvers.exact.exact import solve_exact
 from qcompile.solvers.solution import Solution
+from qcompile.solvers.solver import solve
+from qcompile.support.arrays import Array
 from tests.conformance.cases import WORKLOADS, Case
 from tests.conformance.helpers import KINDS, family, integers, some_weights, workload
 

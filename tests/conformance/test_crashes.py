@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from qcompile.compiler import compile
-from qcompile.factors import Marginal, Prefix
+from qcompile.api import compile
+from qcompile.queries.factors import Marginal, Prefix
 from tests.conformance.helpers import family, integers, workload
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

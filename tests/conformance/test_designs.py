@@ -7,14 +7,13 @@ import pathlib
 
 import pytest
 
-from qcompile.arrays import cells
-from qcompile.compiler import compile
-from qcompile.factors import Abs, Affine, Circular, Marginal, Prefix
-from qcompile.plan import Plan
-from qcompile.schema import Attribute
-from qcompile.solvers.exact import solve_exact
-from qcompile.unrestricted import unrestricted_problem
-from qcompile.workload import Family, Workload
+from qcompile.api import Plan, compile
+from qcompile.compiler.unrestricted import unrestricted_problem
+from qcompile.queries.factors import Abs, Affine, Circular, Marginal, Prefix
+from qcompile.queries.schema import Attribute
+from qcompile.queries.workload import Family, Workload
+from qcompile.solvers.exact.exact import solve_exact
+from qcompile.support.arrays import cells
 from tests.conformance.cases import WORKLOADS
 from tests.conformance.helpers import family, integer, workload
 from tests.conformance.test_reference_tables import hybrid, reference_folder, rows

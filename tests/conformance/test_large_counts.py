@@ -24,17 +24,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from qcompile.arrays import IntArray
-from qcompile.compiler import compile
+from qcompile.api import Plan, Release, compile
 from qcompile.data import GivenCounts
 from qcompile.errors import DataError
-from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Prefix, Range
-from qcompile.factors.threshold import Threshold
-from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
-from qcompile.release.release import Release
-from qcompile.schema import IntegerDomain, Schema
-from qcompile.workload import Family, Product, Workload
+from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Prefix, Range
+from qcompile.queries.factors.threshold import Threshold
+from qcompile.queries.schema import IntegerDomain, Schema
+from qcompile.queries.workload import Family, Product, Workload
+from qcompile.support.arrays import IntArray
 from tests.conformance.cases import Case
 from tests.conformance.helpers import UNIT, family, integer, integers, workload
 

@@ -13,24 +13,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qcompile import archive
-from qcompile.compiler import compile
+from qcompile.api import Plan, compile, load_release
 from qcompile.data import opening
 from qcompile.errors import BudgetError, DataError, OptionError, OverspendError, QCompileError, SizeError, StorageError
-from qcompile.factors import Marginal, Prefix
-from qcompile.plan import Plan
 from qcompile.privacy.budget import Budget
-from qcompile.privacy.ledger import Ledger
-from qcompile.privacy.source import SystemSource
-from qcompile.release import measure as measuring
-from qcompile.release.files import KIND, VERSION, load_release
+from qcompile.privacy.ledger.ledger import Ledger
+from qcompile.privacy.noise.random_bytes import SystemSource
+from qcompile.queries.factors import Marginal, Prefix
+from qcompile.release.files import KIND, VERSION
+from qcompile.run import randomness
+from qcompile.support import archive
 from tests.conformance.cases import Case
 from tests.conformance.helpers import UNIT, family, integers, some_counts, workload
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODULES = sorted(p for folder in ("qcompile", "grammar", "solvers") for p in (ROOT / folder).rglob("*.py"))
-SOURCES = {"qcompile.privacy.source", "qcompile.privacy.rounded", "qcompile.privacy.opendp_noise"}
-SELECTION = "qcompile.privacy.selection"
+SOURCES = {
+    "qcompile.privacy.noise.random_bytes",
+    "qcompile.privacy.noise.rounded_gaussian",
+    "qcompile.privacy.noise.opendp_gaussian",
+}
+SELECTION = "qcompile.privacy.noise.exponential_mechanism"
 
 
 def name_of(path: pathlib.Path) -> str:
@@ -57,9 +60,9 @@ def test_randomness_is_imported_by_measure_and_chance_alone(path: pathlib.Path) 
     """Batch noise comes through `measure`; an adaptive run is given all its randomness by `chance`."""
     name = name_of(path)
     if not name.startswith("qcompile.privacy."):
-        assert (SELECTION in imported(path)) == (name == "qcompile.release.chance")
+        assert (SELECTION in imported(path)) == (name == "qcompile.run.randomness")
     # `doctor` draws a few numbers around zero to see that the sampler is installed; it has no data.
-    allowed = name.startswith("qcompile.privacy.") or name == "qcompile.release.measure"
+    allowed = name.startswith("qcompile.privacy.") or name == "qcompile.run.measure"
     assert allowed or not imported(path) & SOURCES
 
 
@@ -75,7 +78,7 @@ def test_no_other_generator_is_used(path: pathlib.Path) -> None:
     assert not any(m.startswith("numpy.random") for m in found)
     calls = {ast.unparse(n) for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)}
     assert not {c for c in calls if c.startswith(("np.random", "numpy.random", "os.getrandom", "uuid."))}
-    assert ("os.urandom" in calls) == (name_of(path) == "qcompile.privacy.source")
+    assert ("os.urandom" in calls) == (name_of(path) == "qcompile.privacy.noise.random_bytes")
 
 
 @pytest.fixture
@@ -98,7 +101,7 @@ class Log:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: list[str] = []
         self._watch(monkeypatch, opening, "open_data", "data")
-        self._watch(monkeypatch, measuring, "rounded_gaussian", "noise")
+        self._watch(monkeypatch, randomness, "rounded_gaussian", "noise")
         self._watch(monkeypatch, Plan, "scales", "scales")
         self._watch(monkeypatch, Ledger, "charge", "charge")
 
@@ -185,7 +188,7 @@ def test_data_is_refused_before_noise_is_drawn(case: str, plan: Plan, log: Log) 
 
 def test_every_node_draws_from_the_system_once_per_row(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """The draws are those that the dry run announces: no node is without noise and none shares it."""
-    from qcompile.expect import dry_run
+    from qcompile.run.prepare import dry_run
 
     taken: list[int] = []
     original = SystemSource.take
@@ -401,7 +404,7 @@ def test_public_totals_up_to_the_largest_count_are_exact() -> None:
 def test_more_memory_than_usual_does_not_fail_after_the_charge(
     plan: Plan, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qcompile.arrays.require_memory.__defaults__", (70, 8))
+    monkeypatch.setattr("qcompile.support.arrays.require_memory.__defaults__", (70, 8))
     with pytest.raises(SizeError):
         plan.run(DATA, UNIT, ledger=ledger, max_memory=10**9)
     assert ledger.spent == 0
@@ -410,7 +413,7 @@ def test_more_memory_than_usual_does_not_fail_after_the_charge(
 @pytest.mark.parametrize("workers", [1, 2, 5, None])
 def test_noise_is_the_same_for_any_number_of_threads(workers: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams belong to nodes, not to threads."""
-    monkeypatch.setattr("qcompile.parallel.LEAST_EFFORT", 0)
+    monkeypatch.setattr("qcompile.support.threads.LEAST_EFFORT", 0)
     plan = Case("hybrid", "auto").plan()
     data = {plan.workload.schema.names: some_counts(plan.workload.schema)}
     steps: list[tuple[str, int, int]] = []
@@ -489,7 +492,7 @@ def test_a_release_that_cannot_get_its_name_is_not_lost(
     def refuses(*_: Any) -> None:
         raise OSError(1, "Operation not permitted")
 
-    monkeypatch.setattr("qcompile.keeping.keep_aside", refuses)
+    monkeypatch.setattr("qcompile.support.numbered_backup.keep_aside", refuses)
     with pytest.raises(StorageError, match=r"everything is in .*\.part: move it; the budget is spent: entry 1"):
         plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / "x")
     (hidden,) = tmp_path.glob("x.unfinished/*.part")

@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from qcompile.compiler import compile
-from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Prefix, Random, Range
-from qcompile.factors.base import OneAttribute
-from qcompile.plan import Plan
-from qcompile.schema import Attribute
-from qcompile.workload import Family, Workload
+from qcompile.api import Plan, compile
+from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Prefix, Random, Range
+from qcompile.queries.factors.base import OneAttribute
+from qcompile.queries.schema import Attribute
+from qcompile.queries.workload import Family, Workload
 from tests.conformance.helpers import category, family, integer, workload
 
 TOLERANCE = 5e-4

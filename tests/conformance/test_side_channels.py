@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from qcompile import archive
 from qcompile.cli.app import execute
-from qcompile.data.engine import engine
-from qcompile.privacy.ledger import Ledger
+from qcompile.data.sources.duckdb import engine
+from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.release.files import KIND, VERSION
+from qcompile.support import archive
 
 WORKLOAD = """
 schema {

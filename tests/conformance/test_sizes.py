@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from qcompile.compiler import compile
+from qcompile.api import compile
 from qcompile.errors import SizeError
-from qcompile.factors import Marginal, Prefix, Range
-from qcompile.workload import Workload
+from qcompile.queries.factors import Marginal, Prefix, Range
+from qcompile.queries.workload import Workload
 from tests.conformance.helpers import family, integer, some_weights, workload
 from tests.conformance.test_reference_tables import ROOT
 

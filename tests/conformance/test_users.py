@@ -24,8 +24,8 @@ import pytest
 import qcompile as qc
 from qcompile.cli.app import execute
 from qcompile.errors import IntegrityError, WorkloadError
-from qcompile.grammar.words import name_text, string_text
-from qcompile.schema import NumericDomain
+from qcompile.grammar.reading.words import name_text, string_text
+from qcompile.queries.schema import NumericDomain
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Policy, Schema
+from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Policy, Schema
 
 Row = dict[str, Any]
 Names = tuple[str, ...]

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from qcompile.data import ExactCounts, Reading
 from qcompile.data.opening import open_data
-from qcompile.schema import Schema
+from qcompile.queries.schema import Schema
 from tests.engines import brute
 
 TYPES: dict[str, Any] = {

@@ -7,11 +7,11 @@ import pathlib
 import pytest
 
 from qcompile.data import Reading
-from qcompile.data.connected import connected
-from qcompile.data.encoded import encoded
+from qcompile.data.connect import connected
+from qcompile.data.encode.table import encoded
+from qcompile.data.encode.units import with_columns
 from qcompile.data.engines import pushdown
 from qcompile.data.opening import open_data
-from qcompile.data.units import with_columns
 from qcompile.errors import DataError
 from tests.engines import brute, tables
 

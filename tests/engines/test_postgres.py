@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from qcompile.data import Database, Reading, preflight
-from qcompile.data.diagnose import diagnose
-from qcompile.data.draft import draft
+from qcompile.data.curator.diagnose import diagnose
+from qcompile.data.curator.draft import draft
 from qcompile.data.opening import open_data
 from qcompile.errors import DataError, OptionError, QCompileError
-from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Schema
+from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Schema
 from tests.engines import brute, tables
 from tests.engines.conftest import Server, connect
 

@@ -10,7 +10,7 @@ import pytest
 from qcompile.data import Reading, preflight
 from qcompile.data.opening import open_data
 from qcompile.errors import DataError, OptionError
-from qcompile.schema import Attribute, CategoryDomain, IntegerDomain, Schema
+from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, Schema
 from tests.engines import brute, tables
 
 pytestmark = pytest.mark.engines

@@ -284,7 +284,7 @@ def test_mistakes(
 ) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr("qcompile.parallel.os.cpu_count", lambda: 2)  # memory is stated for as many threads
+    monkeypatch.setattr("qcompile.support.threads.os.cpu_count", lambda: 2)  # memory is stated for as many threads
     shown, before = [], contents(folder)
     for line, code in MISTAKES:
         found = execute(shlex.split(line))

@@ -39,7 +39,7 @@ def test_wheel_holds_one_import_root(wheel: pathlib.Path) -> None:
     with zipfile.ZipFile(wheel) as z:
         names = z.namelist()
     assert {n.split("/")[0] for n in names if "dist-info" not in n} == {"qcompile"}
-    for expected in ("qcompile/py.typed", "qcompile/grammar/workload.lark", "qcompile/solvers/choose.py"):
+    for expected in ("qcompile/py.typed", "qcompile/grammar/workload.lark", "qcompile/solvers/solver.py"):
         assert expected in names
 
 

@@ -15,21 +15,20 @@ from typing import cast
 import numpy as np
 import pytest
 
-from qcompile.allocation import Scale
-from qcompile.arrays import Array, IntArray
-from qcompile.compiler import compile
-from qcompile.data.given import GivenCounts
-from qcompile.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
-from qcompile.plan import Plan
+from qcompile.api import Plan, compile
+from qcompile.data.engines.given_counts import GivenCounts
+from qcompile.lattice.apply_product import apply_product
+from qcompile.lattice.reconstruct import in_schema_order, lifted, marginal
 from qcompile.privacy.budget import Budget
-from qcompile.reconstruct import in_schema_order, lifted, marginal
-from qcompile.release import measure
-from qcompile.release.answers import apply_product
-from qcompile.release.intervals import pointwise
-from qcompile.schema import Attribute, IntegerDomain, Schema
+from qcompile.privacy.noise.scale import Scale
+from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
+from qcompile.queries.schema import Attribute, IntegerDomain, Schema
+from qcompile.queries.workload import Family, Product, Workload
+from qcompile.release.answers.intervals import pointwise
+from qcompile.run import measure, randomness
 from qcompile.strategy import Strategy
-from qcompile.variances import product_variances
-from qcompile.workload import Family, Product, Workload
+from qcompile.strategy.variances import product_variances
+from qcompile.support.arrays import Array, IntArray
 
 A, B, C = (Attribute(name, IntegerDomain(0, n - 1)) for name, n in (("a", 5), ("b", 4), ("c", 3)))
 
@@ -85,10 +84,10 @@ def tables(plan: Plan, counts: GivenCounts) -> Iterator[tuple[int, IntArray]]:
         yield from measure.node_tables(plan.closure, view, counts.table(view), nodes)
 
 
-def measured(plan: Plan, scales: Sequence[Scale], runs: int, noise: measure.Noise | None = None) -> list[Array]:
+def measured(plan: Plan, scales: Sequence[Scale], runs: int, noise: randomness.Noise | None = None) -> list[Array]:
     """Many runs' measurements of zeros, per node ``(rows, runs)`` in counts."""
     counts = GivenCounts.of(zeros(plan), plan.workload.schema)
-    noise = noise or measure.make_noise("rounded", test_seed=1)
+    noise = noise or randomness.make_noise("rounded", test_seed=1)
     result = [np.zeros((0, runs)) for _ in plan.closure.nodes]
     for index, table in tables(plan, counts):
         c = int(plan.closure.class_of[index])
@@ -246,10 +245,10 @@ def test_opendp_delivers_the_same_variances(kind: str) -> None:
     """The cross-check: other people's sampler through the same plan, at its own slightly larger scale."""
     plan, product = compiled(kind), Product(KINDS[kind])
     scales = plan.scales(Budget(rho=0.5).rho)
-    delivered = measure.delivered_scales("opendp", scales)
+    delivered = randomness.delivered_scales("opendp", scales)
     variances = product_variances(plan.closure, plan.strategies, [s.variance for s in delivered], product).ravel()
     assert all(d.sigma >= s.sigma for d, s in zip(delivered, scales, strict=True))
-    errors = answers(plan, measured(plan, scales, RUNS, measure.opendp), product)
+    errors = answers(plan, measured(plan, scales, RUNS, randomness.opendp), product)
     assert abs(deviation(errors, variances)) < 6
     assert abs(deviation(1.1 * errors, variances)) > 4
 

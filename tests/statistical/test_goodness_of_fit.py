@@ -17,9 +17,9 @@ import pytest
 from scipy import stats
 from scipy.special import ndtr
 
-from qcompile.arrays import Array
-from qcompile.privacy.rounded import rounded_gaussian
-from qcompile.privacy.source import SeededSource
+from qcompile.privacy.noise.random_bytes import SeededSource
+from qcompile.privacy.noise.rounded_gaussian import rounded_gaussian
+from qcompile.support.arrays import Array
 
 SCALES = [0.1, 0.3, 0.5, 1.0, 17.3, 300.0, 1e6]
 SHIFTS = [Fraction(0), Fraction(1, 4), Fraction(1, 2), 10**5 + Fraction(1, 3)]

@@ -17,16 +17,24 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import ndtri
 
-from qcompile import allocation
-from qcompile.arrays import Array, IntArray
-from qcompile.compiler import compile
+from qcompile.api import compile
 from qcompile.errors import BudgetError, OptionError
-from qcompile.factors import Affine, Circular, Prefix, Range
-from qcompile.privacy.balls import precision
-from qcompile.privacy.opendp_noise import opendp_gaussian
-from qcompile.privacy.rounded import Tail, Words, decide_slowly, first_look, margin, rough_sums, rounded_gaussian
-from qcompile.privacy.source import ByteSource, SeededSource, SystemSource
+from qcompile.privacy.ball_arithmetic import precision
+from qcompile.privacy.noise import scale as noise_scale
+from qcompile.privacy.noise.opendp_gaussian import opendp_gaussian
+from qcompile.privacy.noise.random_bytes import ByteSource, SeededSource, SystemSource
+from qcompile.privacy.noise.rounded_gaussian import (
+    Tail,
+    Words,
+    decide_slowly,
+    first_look,
+    margin,
+    rough_sums,
+    rounded_gaussian,
+)
+from qcompile.queries.factors import Affine, Circular, Prefix, Range
 from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Strategy
+from qcompile.support.arrays import Array, IntArray
 from tests.conformance.helpers import family, integers, workload
 
 ALPHA = 1e-9
@@ -374,7 +382,7 @@ def test_all_errors_from_the_counts_on_are_within_the_margin(kind: str, total: i
     x = np.floor(np.abs(np.sin(1.0 + np.arange(math.prod(strategy.shape)))) * total / 100).astype(np.int64)
     x = x.reshape(strategy.shape)
     sigma = 5.0 * float(strategy.sensitivity_squared) ** 0.5
-    g = allocation.grid(sigma)
+    g = noise_scale.grid(sigma)
     floats = x.astype(np.float64)
     scaled, error = strategy.apply(floats) / g, strategy.rounding_error(floats) / g
     centers = [strategy.exact_entry(row, x) / Fraction(g) for row in range(strategy.rows)]
@@ -449,7 +457,7 @@ def as_fraction_of(value: Any) -> Fraction:
 @pytest.mark.parametrize("s", [0.1, 0.5, 17.3, 511.9, 2.0**40])
 def test_whole_arrays_by_the_slow_path_alone(s: float, error: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """With so large an error no entry is sure, and the bits decide the same integers as in the first look."""
-    from qcompile.privacy import rounded
+    from qcompile.privacy.noise import rounded_gaussian as rounded
 
     centers = [Fraction(i * i, 7 if i % 2 else -7) for i in range(600)]
     rough = np.array([float(c) for c in centers])
@@ -498,7 +506,7 @@ def test_a_hundred_times_the_speed_of_opendp() -> None:
 )
 def test_opendp_stays_within_the_share(sensitivity_squared: int | str, rho: str) -> None:
     square, share = Fraction(sensitivity_squared), Fraction(rho)
-    sigma = allocation.smallest_sigma(2 * share, square)
+    sigma = noise_scale.smallest_sigma(2 * share, square)
     values, used = opendp_gaussian(np.full(4000, 10.0), sigma, square, share)
     assert sigma <= used <= sigma * (1 + 1e-12)
     assert square / (2 * Fraction(used) ** 2) <= share
@@ -524,7 +532,7 @@ def test_opendp_refusals() -> None:
 
 
 def test_both_noises_have_the_same_law() -> None:
-    g = allocation.grid(5.0)
+    g = noise_scale.grid(5.0)
     ours = draw(Fraction(0), 5.0 / g, 4000, SystemSource()) * g
     theirs, _ = opendp_gaussian(np.zeros(4000), 5.0, Fraction(1), Fraction(1, 50))
     assert stats.ks_2samp(ours, theirs).pvalue > ALPHA

@@ -1,1 +1,1 @@
-"""Counting engines: one small interface, `qcompile.data.counts.ExactCounts`, and several ways to fill its tables."""
+"""Counting engines: one interface, `qcompile.data.engines.counts.ExactCounts`, and several ways to fill its tables."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from qcompile.arrays import cells
-from qcompile.schema import Schema
+from qcompile.queries.schema import Schema
+from qcompile.support.arrays import cells
 
 Names: TypeAlias = tuple[str, ...]
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from qcompile.arrays import IntArray, cells
-from qcompile.data.encoding import refused
-from qcompile.data.engine import fetch, guarded
+from qcompile.data.encode.acceptance import LARGEST_TOTAL, may_refuse, require_accepted
+from qcompile.data.encode.cells import refused
+from qcompile.data.encode.reading import Reading
+from qcompile.data.encode.units import counting
 from qcompile.data.engines.cover import Names
 from qcompile.data.engines.scans import Scans, plan
-from qcompile.data.judge import LARGEST_TOTAL, may_refuse, require_accepted
-from qcompile.data.reading import Reading
-from qcompile.data.units import counting
+from qcompile.data.sources.guarded import fetch, guarded
 from qcompile.errors import DataError
-from qcompile.schema import Schema
+from qcompile.queries.schema import Schema
+from qcompile.support.arrays import IntArray, cells
 
 Explain = Callable[[str], str]
 
@@ -38,7 +38,7 @@ def pushed(
 
     Args:
       connection: the Ibis backend.
-      codes: the encoded table, see `qcompile.data.encoded.encoded`.
+      codes: the encoded table, see `qcompile.data.encode.table.encoded`.
       schema: the attributes.
       reading: how the rows are read.
       views: whose tables will be asked for.

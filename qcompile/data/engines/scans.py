@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from qcompile.arrays import IntArray, cells, require_memory
 from qcompile.data.engines.cover import Names, Union, scans, unions
-from qcompile.data.given import marginal
+from qcompile.data.engines.given_counts import marginal
 from qcompile.errors import IntegrityError
-from qcompile.schema import Schema
+from qcompile.queries.schema import Schema
+from qcompile.support.arrays import IntArray, cells, require_memory
 
 Count = Callable[[Sequence[Names]], dict[Names, IntArray]]
 """One scan: from sets of attributes in schema order to their tables."""

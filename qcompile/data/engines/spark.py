@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from qcompile.data.columns import Source, by_position, locate, require_types
-from qcompile.data.csv_files import csv_positions, explain_csv, require_lines, text_table
-from qcompile.data.engine import engine, guarded, quiet
-from qcompile.data.files import CSV, kind
-from qcompile.data.parquet_files import common_fields, damaged_text, parquet_rows
+from qcompile.data.sources.columns import Source, by_position, locate, require_types
+from qcompile.data.sources.csv import csv_positions, explain_csv, require_lines, text_table
+from qcompile.data.sources.duckdb import engine
+from qcompile.data.sources.files import CSV, kind
+from qcompile.data.sources.guarded import guarded, quiet
+from qcompile.data.sources.parquet import common_fields, damaged_text, parquet_rows
 from qcompile.errors import DataError, OptionError
-from qcompile.schema import Schema
+from qcompile.queries.schema import Schema
 
 SET_BY_IBIS = ("spark.sql.session.timeZone", "spark.sql.mapKeyDedupPolicy")
 """Settings of a session that Ibis changes when it connects."""

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qcompile.arrays import IntArray, cells, require_memory
-from qcompile.data.cells import add_rows
-from qcompile.data.counts import Rows
-from qcompile.data.encoding import code_dtype
-from qcompile.data.engine import guarded
+from qcompile.data.encode.acceptance import Judge
+from qcompile.data.encode.cells import code_dtype
+from qcompile.data.encode.reading import Reading
+from qcompile.data.engines.add_rows import add_rows
+from qcompile.data.engines.counts import Rows
 from qcompile.data.engines.cover import Names
 from qcompile.data.engines.scans import Scans, plan
-from qcompile.data.judge import Judge
-from qcompile.data.reading import Reading
+from qcompile.data.sources.guarded import guarded
 from qcompile.errors import DataError
-from qcompile.schema import Schema
+from qcompile.queries.schema import Schema
+from qcompile.support.arrays import IntArray, cells, require_memory
 
 BATCH = 2**20
 """Rows of a batch."""

@@ -1,0 +1,1 @@
+"""The papers' own routes, to compare with."""

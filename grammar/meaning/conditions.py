@@ -1,0 +1,288 @@
+"""Single conditions to the cells where they hold, with every reason why one may make no sense.
+
+On the cell of ``other`` every comparison is false, except that its own label equals it; ``!=`` is the negation of
+``=``, so it holds there.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from qcompile.errors import comparable, did_you_mean
+from qcompile.grammar.meaning.scope import Scope, kind_of, label_of, whole
+from qcompile.grammar.printing import printer
+from qcompile.grammar.reading import syntax
+from qcompile.grammar.reading.words import is_whole, string_text
+from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, Label, NumericDomain, number_text
+from qcompile.support.arrays import BoolArray
+
+LABEL_EFFORT = 400
+"""Nanoseconds for each category of an attribute before one can be looked up, and again when there is no such one."""
+
+FEW = 9
+"""Categories of very many that are written out to be listed, one more than there is room for."""
+
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class Conditions:
+    """Evaluates conditions over one scope; methods raise `Stop` after reporting what is wrong."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope, self.findings = scope, scope.findings
+        self._codes: dict[str, dict[tuple[type, Label], int]] = {}
+
+    def table(self, node: syntax.Predicate) -> tuple[tuple[str, ...], BoolArray]:
+        """The attributes of a single condition and the cells where it holds, one axis per attribute."""
+        match node:
+            case syntax.Comparison():
+                return self._comparison(node)
+            case syntax.Between():
+                attribute = self._subject(node.subject)
+                return (attribute.name,), self._between(attribute, node)
+            case syntax.Among():
+                attribute = self._subject(node.subject)
+                return (attribute.name,), self._among(attribute, node)
+            case _:
+                raise TypeError(type(node))
+
+    def _subject(self, node: syntax.Operand) -> Attribute:
+        if not isinstance(node, syntax.Name):
+            hint = "write the attribute first, such as age in 18..65"
+            self.findings.fail(f"{printer.operand(node)} is a constant, not an attribute", node.at, hint)
+        return self.scope.find(node)
+
+    def _comparison(self, node: syntax.Comparison) -> tuple[tuple[str, ...], BoolArray]:
+        left, right = node.left, node.right
+        if isinstance(left, syntax.Name) and isinstance(right, syntax.Name):
+            return self._pair(node, left, right)
+        if isinstance(left, syntax.Name) and not isinstance(right, syntax.Name):
+            return (left.text,), self._compare(self.scope.find(left), node.relation, right, node)
+        if isinstance(right, syntax.Name) and not isinstance(left, syntax.Name):
+            flipped = printer.FLIPPED[node.relation]
+            return (right.text,), self._compare(self.scope.find(right), flipped, left, node)
+        self.findings.fail("this compares two constants", node.at, "one side must be an attribute")
+
+    # --- two attributes ---
+
+    def _pair(
+        self, node: syntax.Comparison, left: syntax.Name, right: syntax.Name
+    ) -> tuple[tuple[str, ...], BoolArray]:
+        if left.text == right.text:
+            self.findings.fail(
+                f"this compares {left.text!r} with itself", node.at, "one side must be another attribute"
+            )
+        a, b = self.scope.find(left), self.scope.find(right)
+        for name, attribute in ((left, a), (right, b)):
+            if not isinstance(attribute.domain, IntegerDomain):
+                hint = f"{attribute.name!r} is {kind_of(attribute)}"
+                self.findings.fail("only integer attributes can be compared with each other", name.at, hint)
+        relation = "=" if node.relation == "!=" else node.relation
+        holds = np.zeros((a.size, b.size), dtype=np.bool_)
+        holds[: a.domain.size, : b.domain.size] = OPERATORS[relation](_values(a)[:, None], _values(b)[None, :])
+        return (a.name, b.name), ~holds if node.relation == "!=" else holds
+
+    # --- an attribute and a constant ---
+
+    def _compare(
+        self, attribute: Attribute, relation: str, constant: syntax.Literal, node: syntax.Comparison
+    ) -> BoolArray:
+        if relation == "!=":
+            return ~self._compare(attribute, "=", constant, node)
+        if relation == "=" and _is_other(attribute, constant):
+            return _other_cell(attribute)
+        if isinstance(attribute.domain, IntegerDomain):
+            code = self._code(attribute, constant)
+            return _padded(attribute, OPERATORS[relation](np.arange(attribute.domain.size), code))
+        if isinstance(attribute.domain, NumericDomain):
+            return self._cut(attribute, attribute.domain, relation, constant)
+        if relation != "=":
+            hint = "list the categories you mean: in {...}"
+            self.findings.fail(f"the categories of {attribute.name!r} have no order in a condition", node.at, hint)
+        return self._category(attribute, constant)
+
+    def _code(self, attribute: Attribute, constant: syntax.Operand) -> int:
+        """The position of an integer on the attribute's axis, or one place off either end."""
+        domain = attribute.domain
+        if isinstance(constant, syntax.Name):
+            hint = "compare attributes with =, <, <=, > or >= instead"
+            self.findings.fail("the ends of an interval and the members of a set are constants", constant.at, hint)
+        if not isinstance(constant, syntax.Number):
+            bare = isinstance(constant, syntax.Text) and is_whole(constant.value)
+            hint = (
+                f"write {constant.value} without quotes"
+                if isinstance(constant, syntax.Text) and bare
+                else (f"its values are {domain.label(0)}..{domain.label(domain.size - 1)}")
+            )
+            message = f"{attribute.name!r} is an integer and is compared with {printer.operand(constant)}"
+            self.findings.fail(message, constant.at, hint)
+        value = whole(constant, f"the constant compared with {attribute.name!r}", self.findings)
+        low = domain.low if isinstance(domain, IntegerDomain) else 0
+        return max(-1, min(domain.size, value - low))
+
+    # --- bins ---
+
+    def _edge(self, attribute: Attribute, domain: NumericDomain, constant: syntax.Operand) -> int:
+        """The position of a constant among the edges."""
+        if not isinstance(constant, syntax.Number):
+            hint = f"its edges are {_some_edges(domain)}"
+            self.findings.fail(
+                f"{attribute.name!r} is numeric and is compared with {printer.operand(constant)}", constant.at, hint
+            )
+        value = float(constant.text)
+        if value not in domain.edges:
+            message = f"{attribute.name!r} is binned and can be cut at its edges only, not at {constant.text}"
+            near = sorted(sorted(domain.edges, key=lambda e: abs(e - value))[:2])
+            hint = f"the nearest edges are {' and '.join(map(number_text, near))}"
+            self.findings.fail(message, constant.at, hint)
+        return domain.edges.index(value)
+
+    def _cut(self, attribute: Attribute, domain: NumericDomain, relation: str, constant: syntax.Literal) -> BoolArray:
+        if relation == "=":
+            hint = "name the bins instead: in lo..hi, where lo and hi are edges"
+            self.findings.fail(f"{attribute.name!r} is binned and has no single values", constant.at, hint)
+        edge = self._edge(attribute, domain, constant)
+        self._refuse_split(attribute, domain, relation, edge, constant)
+        below = np.arange(domain.size) < edge
+        return _padded(attribute, below if relation in ("<", "<=") else ~below)
+
+    def _refuse_split(
+        self, attribute: Attribute, domain: NumericDomain, relation: str, edge: int, constant: syntax.Literal
+    ) -> None:
+        """A bin contains its left edge; only the last one, when closed, contains its right edge too."""
+        last = edge == domain.size
+        text = printer.operand(constant)
+        if relation in ("<=", ">") and not last:
+            other = "<" if relation == "<=" else ">="
+            message = f"'{relation} {text}' would split a bin of {attribute.name!r}"
+            self.findings.fail(message, constant.at, f"bins contain their left edge: write {other} {text}")
+        if relation in ("<", ">=") and last and domain.closed:
+            other = "<=" if relation == "<" else ">"
+            message = f"'{relation} {text}' would split the last bin of {attribute.name!r}"
+            self.findings.fail(message, constant.at, f"the last bin contains {text}: write {other} {text}")
+
+    # --- categories ---
+
+    def _category(self, attribute: Attribute, constant: syntax.Literal) -> BoolArray:
+        holds = np.zeros(attribute.size, dtype=np.bool_)
+        holds[self._category_code(attribute, constant)] = True
+        return holds
+
+    def _category_code(self, attribute: Attribute, constant: syntax.Literal) -> int:
+        """The position of a label; 1, true and "1" are different ones."""
+        label = label_of(constant, self.findings)
+        code = self._codes_of(attribute, constant).get((type(label), label))
+        if code is None:
+            self._unknown_label(attribute, constant)
+        return code
+
+    def _codes_of(self, attribute: Attribute, constant: syntax.Literal) -> dict[tuple[type, Label], int]:
+        """Positions by label, made once for all conditions of a family."""
+        codes = self._codes.get(attribute.name)
+        if codes is None:
+            labels = attribute.domain_labels
+            self._spend(attribute, constant)
+            codes = self._codes[attribute.name] = {(type(label), label): i for i, label in enumerate(labels)}
+        return codes
+
+    def _spend(self, attribute: Attribute, constant: syntax.Literal) -> None:
+        count = len(attribute.domain_labels)
+        what = f"finding {printer.operand(constant)} among the {count} categories of {attribute.name!r}"
+        self.findings.spend(LABEL_EFFORT * count, what, constant.at, "declare fewer categories or split the workload")
+
+    def _unknown_label(self, attribute: Attribute, constant: syntax.Literal) -> NoReturn:
+        self._spend(attribute, constant)
+        other = attribute.policy.other
+        known = [*attribute.domain_labels, *([] if other is None else [other])]
+        # Only what is shown is written out: the categories may be very many, and mistaken every time.
+        plain = {(k if isinstance(k, str) else str(k).lower()): k for k in reversed(known)}
+        text = printer.operand(constant)
+        wanted = constant.value if isinstance(constant, syntax.Text) else text
+        if wanted in plain:
+            hint = f"did you mean {_written(plain[wanted])}? Text, numbers and true/false differ"
+        else:
+            names = list(plain)[::-1]
+            near = comparable(wanted, names) or names[:FEW]
+            hint = did_you_mean(text, [_written(plain[name]) for name in near])
+        self.findings.fail(f"{text} is not a category of {attribute.name!r}", constant.at, hint)
+
+    # --- intervals and sets ---
+
+    def _between(self, attribute: Attribute, node: syntax.Between) -> BoolArray:
+        if isinstance(attribute.domain, CategoryDomain):
+            hint = "list the categories you mean: in {...}"
+            self.findings.fail(f"the categories of {attribute.name!r} have no order in a condition", node.at, hint)
+        low, high = printer.operand(node.low), printer.operand(node.high)
+        if isinstance(attribute.domain, NumericDomain):
+            first, end = (self._edge(attribute, attribute.domain, c) for c in (node.low, node.high))
+            if not first < end:
+                self.findings.fail(
+                    f"the interval {low}..{high} has no bin", node.at, "its ends are two edges, ascending"
+                )
+        else:
+            first, last = (self._code(attribute, c) for c in (node.low, node.high))
+            if int(low) > int(high):
+                self.findings.fail(f"the interval {low}..{high} is empty", node.at, f"write {high}..{low}")
+            end = last + 1
+        codes = np.arange(attribute.domain.size)
+        return _padded(attribute, (codes >= first) & (codes < end))
+
+    def _among(self, attribute: Attribute, node: syntax.Among) -> BoolArray:
+        holds = np.zeros(attribute.size, dtype=np.bool_)
+        for literal in node.labels:
+            if _is_other(attribute, literal):
+                holds[attribute.domain.size :] = True
+            elif isinstance(attribute.domain, NumericDomain):
+                hint = "name the bins instead: in lo..hi, where lo and hi are edges"
+                self.findings.fail(f"{attribute.name!r} is binned and has no single values", literal.at, hint)
+            elif isinstance(attribute.domain, IntegerDomain):
+                code = self._code(attribute, literal)
+                if 0 <= code < attribute.domain.size:
+                    holds[code] = True
+            else:
+                holds[self._category_code(attribute, literal)] = True
+        return holds
+
+
+def _written(label: Label) -> str:
+    """A label as it is written in a text."""
+    return string_text(label) if isinstance(label, str) else str(label).lower()
+
+
+def _values(attribute: Attribute) -> Any:
+    domain = attribute.domain
+    low = domain.low if isinstance(domain, IntegerDomain) else 0
+    return low + np.arange(domain.size, dtype=np.int64)
+
+
+def _is_other(attribute: Attribute, constant: syntax.Literal) -> bool:
+    return isinstance(constant, syntax.Text) and constant.value == attribute.policy.other
+
+
+def _other_cell(attribute: Attribute) -> BoolArray:
+    cell = np.zeros(attribute.size, dtype=np.bool_)
+    cell[attribute.domain.size :] = True
+    return cell
+
+
+def _padded(attribute: Attribute, holds: Any) -> BoolArray:
+    """Add the false ``other`` cell, if the attribute has one."""
+    result = np.zeros(attribute.size, dtype=np.bool_)
+    result[: attribute.domain.size] = holds
+    return result
+
+
+def _some_edges(domain: NumericDomain) -> str:
+    shown = ", ".join(map(number_text, domain.edges[:6]))
+    return shown + (", ..." if len(domain.edges) > 6 else "")

@@ -1,0 +1,214 @@
+"""Conditions to predicate factors.
+
+The conditions joined by ``and`` at the top are split into groups that share no attribute; each group is one factor, so
+that ``a = 1 and b = 2`` costs the cells of a plus those of b, not their product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from qcompile.errors import SizeError
+from qcompile.grammar.meaning.conditions import Conditions
+from qcompile.grammar.meaning.scope import Scope
+from qcompile.grammar.printing import printer
+from qcompile.grammar.reading import syntax
+from qcompile.grammar.reading.source import Stop
+from qcompile.grammar.reading.syntax import children, fold, named
+from qcompile.grammar.reading.words import string_text
+from qcompile.queries.factors import Predicate
+from qcompile.queries.schema import Attribute, CategoryDomain
+from qcompile.support.arrays import BoolArray, cells, require_memory
+
+PREDICATE_MEMORY = 2**30
+"""Bytes that the cells of one group of conditions may take."""
+
+TABLE_EFFORT, JOIN_EFFORT, FACTOR_EFFORT = 4, 1, 20
+"""Nanoseconds for each cell of a single condition, of two conditions joined, and of the factor they make."""
+
+MOST_AXES = 32
+"""Attributes of one group; NumPy's arrays have no more axes."""
+
+
+def resolve_count(node: syntax.Count, scope: Scope) -> list[Predicate]:
+    """The factors of ``count(predicate)``, over disjoint attributes.
+
+    Raises:
+      Stop: after reporting every condition that makes no sense.
+    """
+    for leaf in leaves(node.predicate):
+        _refuse_bare_label(leaf, scope)
+    scope.find_all(named(node.predicate))
+    groups = connected(conjuncts(node.predicate))
+    for group in groups:
+        _refuse_large(group, scope)
+        _spend(group, scope)
+    tables = _tables(node.predicate, scope)
+    return [_factor(group, tables, scope) for group in groups]
+
+
+def leaves(root: syntax.Predicate) -> list[syntax.Predicate]:
+    """The single conditions, in the order of the text."""
+    found: list[syntax.Predicate] = []
+    waiting: list[syntax.Tree] = [root]
+    while waiting:
+        node = waiting.pop()
+        waiting.extend(reversed(children(node)))
+        if isinstance(node, syntax.Comparison | syntax.Between | syntax.Among):
+            found.append(node)
+    return found
+
+
+def conjuncts(root: syntax.Predicate) -> list[syntax.Predicate]:
+    """The parts joined by ``and`` at the top, at any depth of brackets."""
+    parts: list[syntax.Predicate] = []
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, syntax.And):
+            waiting.extend(reversed(node.parts))
+        else:
+            parts.append(node)
+    return parts
+
+
+def connected(parts: Sequence[syntax.Predicate]) -> list[list[syntax.Predicate]]:
+    """The parts grouped so that different groups share no attribute, in order of first appearance."""
+    groups: dict[int, tuple[set[str], list[syntax.Predicate]]] = {}
+    group_of: dict[str, int] = {}
+    for i, part in enumerate(parts):
+        used = {n.text for n in named(part)}
+        first, *others = sorted({group_of[name] for name in used if name in group_of} or {i})
+        names, members = groups.setdefault(first, (set(), []))
+        for other in others:
+            more_names, more = groups.pop(other)
+            used |= more_names
+            members.extend(more)
+        members.append(part)
+        names |= used
+        group_of.update(dict.fromkeys(used, first))
+    return [members for _, members in groups.values()]
+
+
+def _refuse_bare_label(leaf: syntax.Predicate, scope: Scope) -> None:
+    """``educ = college``: the label lacks its quotes."""
+    if not isinstance(leaf, syntax.Comparison):
+        return
+    for attribute, label in ((leaf.left, leaf.right), (leaf.right, leaf.left)):
+        if not isinstance(attribute, syntax.Name) or not isinstance(label, syntax.Name):
+            continue
+        if attribute.text not in scope.schema or label.text in scope.schema or label.text in scope.broken:
+            continue
+        if isinstance(scope.schema[attribute.text].domain, CategoryDomain):
+            hint = f"write {string_text(label.text)}"
+            scope.findings.fail(
+                f"{label.text!r} is not an attribute; a label is written in double quotes", label.at, hint
+            )
+
+
+def _attributes(group: Sequence[syntax.Predicate], scope: Scope) -> list[Attribute]:
+    return [scope.schema[name] for name in dict.fromkeys(n.text for part in group for n in named(part))]
+
+
+def _refuse_large(group: Sequence[syntax.Predicate], scope: Scope) -> None:
+    attributes = _attributes(group, scope)
+    at = (group[0].at[0], group[-1].at[1])
+    remedy = "join fewer attributes by 'or', or use bins"
+    if len(attributes) > MOST_AXES:
+        scope.findings.fail(f"this condition joins {len(attributes)} attributes, at most {MOST_AXES} fit", at, remedy)
+    try:
+        size = cells([a.size for a in attributes])
+        require_memory("this condition", size, remedy, limit=PREDICATE_MEMORY)
+    except SizeError as e:
+        scope.findings.fail(str(e), at)
+
+
+def _spend(group: Sequence[syntax.Predicate], scope: Scope) -> None:
+    """Put a group to the text's account: what its nodes take one after the other, and the factor."""
+    sizes = {a.name: a.size for a in _attributes(group, scope)}
+    _, effort = fold(_whole(group), partial(_effort, sizes))
+    size = cells(list(sizes.values()))
+    what = f"this condition of {sum(len(leaves(part)) for part in group)} parts on {size} cells"
+    hint = "ask for fewer such conditions in one text, or use smaller domains"
+    scope.findings.spend(effort + FACTOR_EFFORT * size, what, (group[0].at[0], group[-1].at[1]), hint)
+
+
+def _effort(
+    sizes: dict[str, int], node: syntax.Tree, parts: Sequence[tuple[frozenset[str], int]]
+) -> tuple[frozenset[str], int]:
+    """The attributes that a node depends on, and what it takes, as `_evaluator` combines it."""
+    if not parts:
+        used = frozenset(n.text for n in named(node))
+        return used, TABLE_EFFORT * cells([sizes[name] for name in used])
+    used, effort = parts[0]
+    for more, taken in parts[1:] or [(used, 0)]:  # 'not' goes over its only part once
+        used |= more
+        effort += taken + JOIN_EFFORT * cells([sizes[name] for name in used])
+    return used, effort
+
+
+def _whole(group: Sequence[syntax.Predicate]) -> syntax.Predicate:
+    return group[0] if len(group) == 1 else syntax.And(tuple(group))
+
+
+def _tables(root: syntax.Predicate, scope: Scope) -> dict[int, tuple[tuple[str, ...], BoolArray]]:
+    """For each single condition, by identity: its attributes and the cells where it holds."""
+    conditions = Conditions(scope)
+    tables, failed = {}, False
+    for leaf in leaves(root):
+        try:
+            tables[id(leaf)] = conditions.table(leaf)
+        except Stop:
+            failed = True
+    if failed:
+        raise Stop
+    return tables
+
+
+def _factor(
+    group: Sequence[syntax.Predicate], tables: dict[int, tuple[tuple[str, ...], BoolArray]], scope: Scope
+) -> Predicate:
+    attributes = _attributes(group, scope)
+    axes = {a.name: i for i, a in enumerate(attributes)}
+    whole = _whole(group)
+    holds = fold(whole, _evaluator(axes, tables))
+    holds = np.ascontiguousarray(np.broadcast_to(holds, [a.size for a in attributes]))
+    text = printer.predicate(whole)
+    if holds.all() or not holds.any():
+        where = "everywhere" if holds.all() else "nowhere"
+        scope.findings.note(f"the condition {text} holds {where} in the declared domains", group[0].at)
+    return Predicate(attributes, holds, text)
+
+
+def _evaluator(
+    axes: dict[str, int], tables: dict[int, tuple[tuple[str, ...], BoolArray]]
+) -> Callable[[syntax.Tree, Sequence[BoolArray]], BoolArray]:
+    """Combine cells from the leaves up; arrays keep length 1 along attributes they do not depend on."""
+
+    def combine(node: syntax.Tree, parts: Sequence[BoolArray]) -> BoolArray:
+        match node:
+            case syntax.And() | syntax.Or():
+                join = np.logical_and if isinstance(node, syntax.And) else np.logical_or
+                result = parts[0]
+                for part in parts[1:]:
+                    result = join(result, part)
+                return result
+            case syntax.Not():
+                return ~parts[0]
+            case _:
+                names, table = tables[id(node)]
+                return _spread(table, [axes[n] for n in names], len(axes))
+
+    return combine
+
+
+def _spread(table: BoolArray, places: Sequence[int], width: int) -> BoolArray:
+    """Put the axes of a table at their places among ``width`` axes."""
+    ordered = np.transpose(table, np.argsort(places))
+    shape = [1] * width
+    for place, size in zip(sorted(places), ordered.shape, strict=True):
+        shape[place] = size
+    return ordered.reshape(shape)

@@ -1,0 +1,58 @@
+"""Where a statement that cannot be parsed ends. Used after an error only; valid text never depends on it."""
+
+from __future__ import annotations
+
+import re
+
+from qcompile.grammar.reading.words import read_name
+
+_PIECE = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"|`(?:[^`\n]|``)+`|#[^\n]*|[(\[{]|[)\]}]|\n|;')
+_WORD = re.compile(r"[^\W\d]\w*|`(?:[^`\n]|``)+`")
+_BLANKS = re.compile(r"[ \t]*")
+_BEGINNING = re.compile(
+    r"(?P<indent>[ \t]*)(?:(?P<word>[^\W\d]\w*|`(?:[^`\n]|``)+`)[ \t]*:"
+    r"|(?:total|marginal|prefix|range|circular|affine|abs|random|matrix|count|each)\b"
+    r"|(?:schema(?:[ \t]+read_from_data)?|workload)[ \t]*\{)"
+)
+
+
+def first_word(text: str, start: int) -> str:
+    """The name at ``start``, or an empty text."""
+    match = _WORD.match(text, start)
+    return read_name(match[0]) if match else ""
+
+
+def begins_statement(text: str, line_start: int, statement: int) -> bool:
+    """Whether the line at ``line_start`` looks like a new statement rather than more of the one at ``statement``."""
+    match = _BEGINNING.match(text, line_start)
+    return match is not None and len(match["indent"]) <= indent(text, statement)
+
+
+def indent(text: str, offset: int) -> int:
+    """Number of blanks at the start of the line with ``offset``."""
+    blanks = _BLANKS.match(text, text.rfind("\n", 0, offset) + 1)
+    return len(blanks[0]) if blanks else 0
+
+
+def statement_end(text: str, start: int, in_block: bool) -> int:
+    """The offset of the separator or closing brace that ends the statement at ``start``.
+
+    Args:
+      text: the whole text.
+      start: offset of the statement.
+      in_block: whether it stands inside ``schema { }`` or ``workload { }``.
+    """
+    depth = 0
+    for piece in _PIECE.finditer(text, start):
+        mark = piece[0]
+        if mark in "([{":
+            depth += 1
+        elif mark in ")]}":
+            if depth == 0 and mark == "}" and in_block:
+                return piece.start()
+            depth = max(0, depth - 1)
+            if depth == 0 and not in_block:
+                return piece.end()
+        elif mark in ";\n" and (depth == 0 or (mark == "\n" and begins_statement(text, piece.end(), start))):
+            return piece.start()
+    return len(text)

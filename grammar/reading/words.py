@@ -1,0 +1,80 @@
+"""Words of the language and back: names, texts and numbers."""
+
+from __future__ import annotations
+
+import re
+
+from qcompile.queries.schema import number_text
+
+LANGUAGE_VERSION = 1
+"""The version of the language that is read and written."""
+
+RESERVED = frozenset({"and", "or", "not", "in", "true", "false"})
+"""Words of predicates; a name that is one of them is written in backquotes."""
+
+MAX_DIGITS = 100
+"""Longest number that is read."""
+
+_PLAIN = re.compile(r"[^\W\d]\w*")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_SIMPLE_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
+_WRITTEN = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
+
+
+def name_text(name: str) -> str:
+    """A name as it is written: plain, or in backquotes where it must be."""
+    if _PLAIN.fullmatch(name) and name not in RESERVED:
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+def read_name(word: str) -> str:
+    """The name that a plain or backquoted word stands for."""
+    return word[1:-1].replace("``", "`") if word.startswith("`") else str(word)
+
+
+def string_text(value: str) -> str:
+    """A text in double quotes, escaped where it must be."""
+    return '"' + "".join(map(_escape, value)) + '"'
+
+
+def _escape(character: str) -> str:
+    if character in _WRITTEN:
+        return _WRITTEN[character]
+    if ord(character) < 32 or 0x7F <= ord(character) < 0xA0 or character in "\u2028\u2029\ufeff":
+        return f"\\u{ord(character):04x}"
+    return character
+
+
+def read_string(word: str) -> str:
+    r"""The value of a double-quoted word.
+
+    Raises:
+      ValueError: an escape other than ``\"``, ``\\``, ``\n``, ``\t`` and ``\uXXXX``; names it.
+    """
+    return _ESCAPE.sub(_unescape, word[1:-1])
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code = match[1]
+    if code in _SIMPLE_ESCAPES:
+        return _SIMPLE_ESCAPES[code]
+    if len(code) != 5:
+        raise ValueError(f"unknown escape {match[0]} in a text")
+    if 0xD800 <= int(code[1:], 16) <= 0xDFFF:
+        raise ValueError(f"the escape {match[0]} is half of a character")
+    return chr(int(code[1:], 16))
+
+
+def is_whole(spelling: str) -> bool:
+    """Whether a number is spelled as an integer."""
+    return spelling.lstrip("-").isdigit()
+
+
+def canonical_number(spelling: str) -> str:
+    """The one spelling of a number: no leading zeros, decimals as their shortest text."""
+    if is_whole(spelling):
+        return str(int(spelling))
+    value = float(spelling)
+    # Infinite ones are refused later, with the spelling the user knows.
+    return spelling if value in (float("inf"), float("-inf")) else number_text(value + 0.0)

@@ -1,0 +1,110 @@
+"""What an adaptive run did, round by round: private output, and part of the release.
+
+Nothing here depends on the data but through the mechanism's own releases: which marginal was selected, which nodes were
+measured for it and how precisely, and whether the round taught anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from qcompile.privacy.noise.scale import Scale
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One measurement.
+
+    Attributes:
+      node: position in the lattice.
+      scale: its noise, with its exact cost.
+    """
+
+    node: int
+    scale: Scale
+
+    @property
+    def precision(self) -> float:
+        """1 / variance of each entry; infinite for a public node."""
+        return 1 / self.scale.variance if self.scale.sigma else float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """One use of the exponential mechanism.
+
+    Attributes:
+      scale: of its noise, in score steps.
+      cost: its exact cost in rho.
+    """
+
+    scale: float
+    cost: Fraction
+
+    @staticmethod
+    def of(sensitivity: int, scale: float) -> Selection:
+        """With noise of a scale on scores of a sensitivity: rho = epsilon^2 / 8, epsilon = 2 sensitivity / scale.
+
+        References:
+          Cesar, Rogers 2021, arXiv 2004.07223.
+        """
+        return Selection(scale, Fraction(sensitivity) ** 2 / (2 * Fraction(scale) ** 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round: a marginal is chosen, and nodes below it are measured.
+
+    Attributes:
+      marginal: position of the chosen node; every attribute by itself comes first, without selection.
+      budget: rho that was set aside for it.
+      selection: how it was chosen; None where nothing was selected.
+      steps: what was measured.
+      skipped: nodes below it that were already known well enough.
+      grown: whether it taught too little, so that the next rounds get more budget.
+    """
+
+    marginal: int
+    budget: Fraction
+    selection: Selection | None
+    steps: tuple[Step, ...]
+    skipped: tuple[int, ...]
+    grown: bool = False
+
+    @property
+    def cost(self) -> Fraction:
+        """What it really cost in rho, at most its budget."""
+        chosen = Fraction(0) if self.selection is None else self.selection.cost
+        return chosen + sum((s.scale.cost for s in self.steps), Fraction(0)) / 2
+
+
+@dataclass(frozen=True)
+class History:
+    """All rounds.
+
+    Attributes:
+      basis: "compiled" or "residual".
+      rounds: in their order.
+    """
+
+    basis: str
+    rounds: tuple[Round, ...]
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        """All measurements in their order."""
+        return (s for r in self.rounds for s in r.steps)
+
+    @property
+    def cost(self) -> Fraction:
+        """Of everything that was drawn, in rho, exactly."""
+        return sum((r.cost for r in self.rounds), Fraction(0))
+
+    def precisions(self) -> dict[int, float]:
+        """1 / variance of each measured node's average."""
+        found: dict[int, float] = {}
+        for step in self.steps:
+            found[step.node] = found.get(step.node, 0.0) + step.precision
+        return found

@@ -1,0 +1,46 @@
+"""``qcompile check``: all errors of a workload file at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from qcompile.cli.output import message, result
+
+if TYPE_CHECKING:
+    from qcompile.queries.workload import Workload
+
+LISTED_VIEWS = 200_000
+"""Views up to which distinct ones are counted: about a second."""
+
+
+def check(
+    file: str = typer.Argument(..., metavar="FILE", help="A .q workload file."),
+    as_json: bool = typer.Option(False, "--json", help="Findings as JSON on stdout."),
+) -> None:
+    """Print every error of a workload file; exit 2 when there are any.
+
+    Example: qcompile check couples.q
+    """
+    from qcompile import grammar
+
+    workload, findings = grammar.check(grammar.read(file), file, Path(file).parent)
+    if as_json:
+        result(json.dumps([f.as_dict() for f in findings], indent=1))
+    else:
+        for f in findings:
+            message(f"{f}\n")
+    if workload is None:
+        raise typer.Exit(2)
+    if not as_json:
+        counts = f"{workload.queries:,} queries in {len(workload.families):,} families"
+        result(f"{file}: ok, {counts} over {_views(workload)} views")
+
+
+def _views(workload: Workload) -> str:
+    """The number of views; only its upper bound, the families' sum, where listing them would take long."""
+    most = sum(f.views for f in workload.families)
+    return f"{len(workload.views):,}" if most <= LISTED_VIEWS else f"at most {most:,}"

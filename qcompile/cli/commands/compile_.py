@@ -1,0 +1,87 @@
+"""``qcompile compile``: a workload file into a plan file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import typer
+
+from qcompile.cli.output import compiled, require_file, require_target, result
+from qcompile.errors import OptionError, did_you_mean
+
+STRATEGY = typer.Option(
+    None, metavar="ATTRIBUTE=S", help="For rp+: identity, prefix, haar, hierarchical or a matrix file; repeatable."
+)
+
+
+def compile_(
+    file: str = typer.Argument(..., metavar="FILE", help="A .q workload file."),
+    output: str | None = typer.Option(
+        None, "-o", "--output", metavar="PLAN", help="Where to save; FILE.plan by default."
+    ),
+    solver: str = typer.Option(
+        "auto", help="auto, exact, rp (ResidualPlanner), rp+ (with --strategy), wff (Weighted Fourier) or conic."
+    ),
+    gap: float = typer.Option(1e-3, help="Certified relative gap wanted, of the squared error; looser stops earlier."),
+    centring: str = typer.Option("uniform", help="uniform, or optimised: weights that minimise the total error."),
+    blocks: str = typer.Option("no", help="no, auto or yes: answer families unsplit where that is better."),
+    strategy: list[str] | None = STRATEGY,
+    neighbours: str = typer.Option(
+        "add-remove", help="add-remove or replace-one: how tables may differ in one privacy unit's rows."
+    ),
+    contributions: int = typer.Option(1, help="The largest number of rows of one privacy unit."),
+    workers: int | None = typer.Option(None, help="Threads that solve; by default one per core."),
+) -> None:
+    """Compile a workload into a plan; needs no data and no budget.
+
+    Example: qcompile compile couples.q -o couples.plan
+    """
+    from qcompile.inspection.explain import certificate_text, design_text
+    from qcompile.support.text import number, plural
+
+    require_file(file)
+    target = output or str(Path(file).with_suffix(".plan"))
+    if target.endswith(".q"):
+        raise OptionError(f"a plan cannot be called {target}: .q names workload files; end it with .plan")
+    require_target(target, file)
+    start = time.perf_counter()
+    plan = compiled(
+        file,
+        solver=solver,
+        gap=gap,
+        centring=centring,
+        blocks=_blocks(blocks),
+        neighbours=neighbours,
+        contributions=contributions,
+        strategies=_strategies(strategy) if strategy else None,
+        workers=workers,
+    )
+    seconds = time.perf_counter() - start
+    plan.save(target)
+    result(f"{plan.queries:,} queries over {plan.views:,} views: rmse {number(plan.rmse())} at privacy cost 1")
+    measured = f"{plural(plan.closure.first_block, 'node')} and {plural(len(plan.closure.blocks), 'block')}"
+    result(f"{measured}, {len(plan.solutions):,} distinct problems solved in {seconds:.1f} s")
+    result(f"certificate: {certificate_text(plan)}")
+    if plan.plain_sse is not None:
+        result(f"design: {design_text(plan)}")
+    result(f"saved in {target}; see it with: qcompile inspect {target}")
+
+
+def _blocks(text: str) -> bool | str:
+    words: dict[str, bool | str] = {"no": False, "yes": True, "auto": "auto"}
+    if text not in words:
+        raise OptionError(f"--blocks cannot be {text!r}; {did_you_mean(text, words)}")
+    return words[text]
+
+
+def _strategies(given: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        name, separator, value = text.rpartition("=")
+        if not (separator and name and value):
+            raise OptionError(f"--strategy {text!r} must be ATTRIBUTE=STRATEGY, for instance age=haar")
+        if name in found:
+            raise OptionError(f"--strategy names {name!r} twice; keep one")
+        found[name] = value
+    return found

@@ -1,0 +1,124 @@
+"""``qcompile ledger``: the account of a dataset."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from qcompile.cli.output import COST, DELTA, EPSILON, MU, RHO, budget_of, result
+from qcompile.errors import OptionError
+
+if TYPE_CHECKING:
+    from qcompile.privacy.ledger.charges import Entry
+    from qcompile.privacy.ledger.ledger import Ledger
+
+app = typer.Typer(help="The account of a dataset: what may be spent on it, and what has been.", no_args_is_help=True)
+
+
+@app.command("create")
+def create(
+    path: str = typer.Argument(..., metavar="LEDGER", help="The file to make; one for each dataset."),
+    epsilon: str | None = EPSILON,
+    delta: str | None = DELTA,
+    rho: str | None = RHO,
+    mu: str | None = MU,
+    cost: str | None = COST,
+    neighbours: str | None = typer.Option(
+        None, help="add-remove or replace-one; by default what the first charge refers to."
+    ),
+    contributions: int | None = typer.Option(
+        None, help="Rows of one privacy unit; by default those of the first charge."
+    ),
+) -> None:
+    """Start the account of a dataset: all that may ever be spent on it.
+
+    Example: qcompile ledger create couples.ledger --epsilon 2 --delta 1e-6
+    """
+    from qcompile.privacy.ledger.ledger import Ledger
+
+    budget = budget_of(epsilon=epsilon, delta=delta, rho=rho, mu=mu, cost=cost)
+    if budget is None:
+        raise OptionError("a ledger needs a budget: give --epsilon and --delta, or --rho, --mu or --cost")
+    made = Ledger.create(path, budget, neighbours=neighbours, contributions=contributions)
+    result(f"{path}: may spend {made.book.facts['budget']}")
+    result(f"charge it with: qcompile run ... --ledger {path}")
+
+
+@app.command("show")
+def show(
+    path: str = typer.Argument(..., metavar="LEDGER", help="A ledger."),
+    as_json: bool = typer.Option(False, "--json", help="As JSON, amounts as exact fractions."),
+) -> None:
+    """Every charge, what it was for, and what is left.
+
+    Example: qcompile ledger show couples.ledger
+    """
+    from qcompile.privacy.ledger.ledger import Ledger
+
+    ledger = Ledger.open(path)
+    result(json.dumps(_data(ledger), indent=1) if as_json else "\n".join(_lines(ledger)))
+
+
+def _data(ledger: Ledger) -> dict[str, Any]:
+    book = ledger.book
+    return {
+        "budget": {"rho": _exactly(book.budget), "request": book.facts["budget"]},
+        "created": book.facts["time"],
+        "privacy": book.unit,
+        "spent": _exactly(book.spent),
+        "remaining": _exactly(book.remaining),
+        "entries": [_entry_data(e) for e in book.entries],
+    }
+
+
+def _exactly(value: Fraction) -> str:
+    """Exact, unless the digits of a sum of unrelated fractions are beyond counting."""
+    from qcompile.privacy.exact_numbers import amount_text
+
+    return str(value) if value.denominator.bit_length() < 10_000 else amount_text(value)
+
+
+def _entry_data(entry: Entry) -> dict[str, Any]:
+    charged = {k: getattr(entry.charge, k) for k in entry.charge.__dataclass_fields__}
+    told = {"number": entry.number, "version": entry.version, "release": entry.release, "content": entry.content}
+    return {**told, **charged, "rho": str(entry.charge.rho)}
+
+
+def _lines(ledger: Ledger) -> list[str]:
+    from qcompile.support.text import printable, table
+
+    book = ledger.book
+    fixed = [f"{name} {'none' if value is None else value}" for name, value in book.unit.items()]
+    lines = [
+        f"ledger {ledger.path}, since {book.facts['time']}",
+        f"  budget     {book.facts['budget']}",
+        f"  privacy    {printable(', '.join(fixed) or 'fixed by the first charge')}",
+        f"  spent      {_amount(book.spent)}",
+        f"  remaining  {_amount(book.remaining)}",
+    ]
+    if not book.entries:
+        return [*lines, "  no charges yet"]
+    head = ["#", "time (UTC)", "rho", "asked as", "mechanism", "noise", "plan", "release", "content"]
+    return [*lines, "", *table(head, [_row(e) for e in book.entries], left=set(range(1, len(head))))]
+
+
+def _row(entry: Entry) -> list[str]:
+    from qcompile.privacy.exact_numbers import amount_text
+
+    charge = entry.charge
+    release = entry.release or "none recorded (spent all the same)"
+    if entry.release and entry.content is None:
+        release += ": unfinished (spent all the same)"
+    asked = charge.budget
+    told = [str(entry.number), charge.time.removesuffix("+00:00"), amount_text(charge.rho), asked]
+    return [*told, charge.mechanism, charge.noise, charge.plan[:12], release, (entry.content or "")[:12]]
+
+
+def _amount(value: Fraction) -> str:
+    from qcompile.privacy.exact_numbers import amount_text, rounded_text
+
+    about = "" if value.denominator == 1 else f" (about {rounded_text(value)})"
+    return f"rho {amount_text(value)}{about}"

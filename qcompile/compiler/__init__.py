@@ -1,0 +1,1 @@
+"""From workload to plan: a tuple of passes, and the searches for better designs."""

@@ -1,0 +1,1 @@
+"""CONFIDENTIAL facts for the curator of the data alone."""

@@ -1,0 +1,229 @@
+"""What the policies and the cut by privacy unit do to a table: CONFIDENTIAL facts, for the curator of the data only.
+
+Everything here is exact and comes from the data without noise. Nothing of it may be published, nor shown to anybody
+who may not see the data itself. It is meant for mending a schema before the first release, above all where `read`
+refuses the data and, rightly, does not say which value it stumbled over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+from qcompile.data.connect import connected
+from qcompile.data.encode.cells import beyond, code_column, fate, parsed_table
+from qcompile.data.encode.reading import Reading
+from qcompile.data.encode.units import counting, ids, kept, with_columns, with_rank
+from qcompile.data.engines.counts import holds_counts
+from qcompile.data.sources.columns import Source
+from qcompile.data.sources.guarded import fetch
+from qcompile.errors import DataError, OptionError
+from qcompile.queries.schema import Attribute, CategoryDomain, Schema
+
+CONFIDENTIAL = "CONFIDENTIAL: exact facts about the data, for its curator only; never publish them"
+
+EXAMPLES = 3
+"""Refused values that are shown of an attribute, the most frequent first."""
+
+Look: TypeAlias = Callable[[Any], list[dict[str, Any]]]
+"""From an expression of the engine to its rows."""
+
+FATES = {
+    "clip": "refused (left out with a ledger), as only numbers can be clipped",
+    "strict": "refused, as the attribute has no policy",
+    "drop": "dropped with their rows",
+    "other": "counted in its other cell",
+}
+
+
+@dataclass(frozen=True)
+class AttributeFacts:
+    """CONFIDENTIAL: what becomes of the values of one column.
+
+    Attributes:
+      name: of the attribute.
+      policy: of the attribute: strict, clip, drop or other.
+      nulls: rows without a value, not-a-number included.
+      outside: rows with a value that is in no declared cell.
+      clipped: those of them that go to the nearest end.
+      fated: all others of both, whose fate the policy decides: refused, dropped with their rows, or in the other cell.
+      examples: for refused ones, values as text (None for a null) with their numbers of rows.
+    """
+
+    name: str
+    policy: str
+    nulls: int
+    outside: int
+    clipped: int
+    fated: int
+    examples: tuple[tuple[str | None, int], ...] = ()
+
+    @property
+    def refused(self) -> int:
+        """Rows for which `read` refuses the data."""
+        return self.fated if self.policy in ("strict", "clip") else 0
+
+    def __str__(self) -> str:
+        if not self.nulls + self.outside:
+            return f"attribute {self.name!r}: every value is in its domain"
+        parts = [f"{self.clipped:,} clipped"] if self.clipped else []
+        parts += [f"{self.fated:,} {FATES[self.policy]}"] if self.fated else []
+        shown = ", ".join(f"{'null' if v is None else repr(v)} ({n:,})" for v, n in self.examples)
+        found = f"{self.nulls:,} null, {self.outside:,} outside its domain: {', '.join(parts)}"
+        return f"attribute {self.name!r}: {found}" + (f"; for instance {shown}" if shown else "")
+
+
+@dataclass(frozen=True)
+class UnitFacts:
+    """CONFIDENTIAL: what becomes of the rows of the privacy units.
+
+    Attributes:
+      name: of the column.
+      contributions: rows of a unit that count at most.
+      units: ids among the rows that no policy drops.
+      without: rows that no policy drops, but without an id: they stay out.
+      cut: rows beyond `contributions` of their units.
+    """
+
+    name: str
+    contributions: int
+    units: int
+    without: int
+    cut: int
+
+    def __str__(self) -> str:
+        return (
+            f"privacy unit {self.name!r}: units: {self.units:,}, rows left out for want of an id: {self.without:,}, "
+            f"rows cut beyond {self.contributions:,} of a unit: {self.cut:,}"
+        )
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """CONFIDENTIAL: what becomes of a table; ``str`` gives the text of `lines`.
+
+    Attributes:
+      rows: rows read.
+      attributes: in schema order.
+      dropped: rows that a policy drops.
+      unit: about the privacy unit, where one was named.
+      counted: rows that count in the end, if no value is refused.
+      leave_out: whether rows with what clip cannot clip are left out, instead of refused; they are among the dropped.
+    """
+
+    rows: int
+    attributes: tuple[AttributeFacts, ...]
+    dropped: int
+    unit: UnitFacts | None
+    counted: int
+    leave_out: bool = False
+
+    def lines(self) -> list[str]:
+        """The facts in words; the first line says that they are confidential."""
+        refusing = [repr(a.name) for a in self.attributes if a.refused and not (self.leave_out and a.policy == "clip")]
+        end = f"the data is refused because of {', '.join(refusing)}" if refusing else f"rows counted: {self.counted:,}"
+        unit = [] if self.unit is None else [str(self.unit)]
+        out = "dropped by policies" + (" or left out for what cannot be clipped" if self.leave_out else "")
+        facts = [*map(str, self.attributes), f"rows {out}: {self.dropped:,}", *unit, end]
+        return [CONFIDENTIAL, f"rows read: {self.rows:,}", *facts]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def diagnose(
+    data: object, schema: Schema, *, unit: str | None = None, contributions: int = 1, leave_out: bool = False
+) -> Diagnosis:
+    """CONFIDENTIAL: count what `qcompile.data.read` would clip, drop, refuse and cut, without refusing it.
+
+    The result is as confidential as the data. One scan, and one more for each attribute with refused values.
+
+    Args:
+      data: a table, as for `qcompile.data.read`.
+      schema: the declared attributes.
+      unit: the column with the ids of the privacy unit, if any.
+      contributions: the rows of a unit that count at most.
+      leave_out: as for `qcompile.data.read`.
+
+    Raises:
+      OptionError: the data are counts, not rows; or an option that `read` refuses.
+      DataError: the data cannot be read at all, or its types do not fit.
+    """
+    contributions = Reading(unit, contributions, leave_out).contributions
+    if holds_counts(data):
+        raise OptionError("counts by tuples of names hold no rows to diagnose; give the table they were counted from")
+    if not len(schema):
+        raise DataError("the schema declares no attribute, so there is nothing to diagnose")
+    with connected(data, with_columns(schema, Reading(unit))) as opened:
+        source = opened.source
+        table = _judged(source, schema, unit, leave_out)
+        look = partial(fetch, opened.connection, explain=source.explain)
+        (found,) = look(table.aggregate(**_sums(table, schema)))
+        attributes = tuple(_facts(look, table, found, i, attribute) for i, attribute in enumerate(schema))
+        units = None if unit is None else _unit_facts(look, table, schema, unit, contributions, leave_out)
+    out = 0 if units is None else units.without + units.cut
+    counted = found["rows"] - found["dropped"] - out
+    return Diagnosis(found["rows"], attributes, found["dropped"], units, counted, leave_out)
+
+
+def _judged(source: Source, schema: Schema, unit: str | None, leave_out: bool) -> Any:
+    """Codes as `encode` makes them, ``counts``, ``unit`` if any, and ``raw<i>``, ``null<i>``, ``clipped<i>``."""
+    columns = [source.table[f"c{i}"] for i in range(len(schema))]
+    beside = {f"raw{i}": column.cast("string") for i, column in enumerate(columns)}
+    beside |= {f"null{i}": _is_null(column) for i, column in enumerate(columns)}
+    if unit is not None:
+        beside["unit"] = ids(source, schema, unit)
+    values = parsed_table(source, schema, **beside)
+    codes = {f"c{i}": code_column(source, values, i, attribute) for i, attribute in enumerate(schema)}
+    clipped = {f"clipped{i}": _is_clipped(values, i, attribute) for i, attribute in enumerate(schema)}
+    judged = values.select(*beside, **codes, **clipped).view()
+    return judged.mutate(counts=counting(judged, schema, leave_out)).view()
+
+
+def _is_null(column: Any) -> Any:
+    return column.isnull() | column.isnan() if column.type().is_floating() else column.isnull()
+
+
+def _is_clipped(values: Any, position: int, attribute: Attribute) -> Any:
+    import ibis
+
+    if attribute.policy.kind != "clip" or isinstance(attribute.domain, CategoryDomain):
+        return ibis.literal(False)
+    low, high = beyond(attribute.domain, values[f"c{position}_number"])
+    return low | high
+
+
+def _number(test: Any) -> Any:
+    """The number of rows where a test holds; a plain sum over no rows would be null."""
+    return test.sum().fill_null(0)
+
+
+def _sums(table: Any, schema: Schema) -> dict[str, Any]:
+    """What is counted of a `_judged` table about rows and attributes."""
+    sums = {"rows": table.count(), "dropped": _number(~table.counts)}
+    for i, attribute in enumerate(schema):
+        sums[f"nulls{i}"] = _number(table[f"null{i}"])
+        sums[f"clipped{i}"] = _number(table[f"clipped{i}"])
+        sums[f"fated{i}"] = _number(table[f"c{i}"] == fate(attribute))
+    return sums
+
+
+def _facts(look: Look, table: Any, found: dict[str, Any], position: int, attribute: Attribute) -> AttributeFacts:
+    nulls, clipped, fated = (found[f"{what}{position}"] for what in ("nulls", "clipped", "fated"))
+    facts = AttributeFacts(attribute.name, attribute.policy.kind, nulls, clipped + fated - nulls, clipped, fated)
+    if not facts.refused:
+        return facts
+    refused = table.filter(table[f"c{position}"] == fate(attribute)).select(value=f"raw{position}").view()
+    values = refused.group_by("value").aggregate(rows=refused.count())
+    shown = values.order_by([values["rows"].desc(), values["value"]]).limit(EXAMPLES)
+    return replace(facts, examples=tuple((row["value"], row["rows"]) for row in look(shown)))
+
+
+def _unit_facts(look: Look, table: Any, schema: Schema, unit: str, contributions: int, leave_out: bool) -> UnitFacts:
+    ranked = with_rank(table, schema, leave_out)
+    without, cut = ranked.counts & ~ranked.mine, ranked.counts & ranked.mine & ~kept(ranked, contributions)
+    units = ranked.unit.nunique(where=ranked.counts)
+    (found,) = look(ranked.aggregate(units=units, without=_number(without), cut=_number(cut)))
+    return UnitFacts(unit, contributions, found["units"], found["without"], found["cut"])

@@ -1,0 +1,190 @@
+"""A first ``.q`` text for a table, to be edited by hand: CONFIDENTIAL, as its domains are read from the data.
+
+The text says so, in comments and by the word ``read_from_data``, which stays with every plan and release made from it
+until the domains are replaced by public knowledge and the word is deleted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from qcompile.data.connect import names_of
+from qcompile.data.curator.round_bins import round_edges
+from qcompile.data.curator.survey import MOST_LABELS, Column, survey
+from qcompile.errors import DataError, WorkloadError
+from qcompile.grammar import format_text, parse
+from qcompile.grammar.meaning.scope import same_to_the_eye
+from qcompile.grammar.reading.words import name_text, string_text
+from qcompile.queries.schema import number_text
+
+MOST_INTEGERS = 256
+"""Whole numbers up to which each is a cell of its own; wider ranges are cut into bins."""
+
+MOST_QUERIES = 5_000_000
+"""Queries up to which the drafted workload takes all pairs of attributes."""
+
+LONGEST_LABEL = 100
+"""Characters of a text up to which it can be a category."""
+
+FEW = 20
+"""Different values up to which a column of numbers with something else in between is taken for a list of labels."""
+
+HEAD = """\
+# Drafted from {name}, READ FROM THE DATA: as confidential as the data itself.
+# A run with this schema carries no guarantee for its domains, which tell what values occur.
+# What to do: replace each domain by what is publicly known, from a code book or a questionnaire
+# and without a look at the data; then delete the word read_from_data.
+"""
+
+
+def draft(data: object) -> str:
+    """CONFIDENTIAL: the text of a workload file whose schema is read from the data.
+
+    One attribute for each column that can be one, a comment with the reason for each other; and a small workload,
+    the tables of one and (where they are not too many) of two attributes.
+
+    Args:
+      data: a path to a .csv or .parquet file, or a table as for `qcompile.data.read`.
+
+    Raises:
+      DataError: the data cannot be read, has no column that can be used, or too many of them.
+    """
+    names = names_of(data)
+    refused = {i: reason for i, reason in enumerate(_unnameable(names)) if reason}
+    usable = [str(name) for i, name in enumerate(names) if i not in refused]
+    columns = iter(list(survey(data, usable)))
+    lines, sizes = [], []
+    for i, name in enumerate(names):
+        line, size = _comment(str(name), refused[i]) if i in refused else _line(next(columns))
+        lines.append(line)
+        sizes += [size] if size else []
+    if not sizes:
+        raise DataError("no column of the data can be an attribute; an attribute is numbers, a few texts or true/false")
+    head = HEAD.format(name=_one_line(Path(data).name) if isinstance(data, str | Path) else "a table")
+    return _checked(f"{head}\nschema read_from_data {{\n{chr(10).join(lines)}\n}}\n\n{_workload(sizes)}")
+
+
+def _checked(text: str) -> str:
+    """The canonical form of a text that can be compiled as it is."""
+    try:
+        formatted = format_text(text)
+        parse(formatted)
+    except WorkloadError as e:
+        found = e.diagnostics[0].message
+    else:
+        return formatted
+    raise DataError(f"the data has too many or too odd columns for a draft ({found}); keep the columns that you need")
+
+
+def _workload(sizes: Sequence[int]) -> str:
+    # The pairs of n numbers, from their sum and the sum of their squares.
+    pairs = (sum(sizes) ** 2 - sum(n * n for n in sizes)) // 2
+    ways = "1..2" if len(sizes) > 1 and sum(sizes) + pairs <= MOST_QUERIES else "1"
+    return f"workload {{\n  tables : each {ways} of all\n}}\n"
+
+
+def _unnameable(names: Sequence[object]) -> list[str | None]:
+    """For each column, why its name cannot be an attribute's; None where it can."""
+    number = Counter(names)
+    seen: set[str] = set()
+    reasons: list[str | None] = []
+    for name in names:
+        reasons.append(_bad_name(name, number[name], seen))
+        seen.add(same_to_the_eye(str(name)))
+    return reasons
+
+
+def _bad_name(name: object, number: int, seen: set[str]) -> str | None:
+    if not isinstance(name, str):
+        return "the name is no text"
+    if not name:
+        return "the column has no name"
+    if "\r" in name:
+        return "the name holds a carriage return"
+    if number > 1:
+        return f"{number} columns have this name"
+    return "another name differs by case or Unicode form only" if same_to_the_eye(name) in seen else None
+
+
+def _comment(name: str, reason: str) -> tuple[str, int]:
+    return f"# {_one_line(name)}: {reason}", 0
+
+
+def _one_line(name: str) -> str:
+    """A name that cannot leave its comment."""
+    shown = string_text(name)[1:-1]
+    return shown if len(shown) <= 60 else f"{shown[:60]}..."
+
+
+def _line(column: Column) -> tuple[str, int]:
+    """The line of an attribute and its number of cells; or a comment, and none."""
+    reason = _unusable(column)
+    if reason:
+        return _comment(column.name, reason)
+    if _is_number(column):
+        return _number_line(column)
+    return _category_line(column)
+
+
+def _unusable(column: Column) -> str | None:
+    if not column.rows:
+        return "there are no rows to draft from"
+    if column.kind == "null" or not column.values:
+        return "all values are null"
+    if column.kind == "other":
+        return "dates and the like cannot be attributes; convert them, for instance to the year"
+    if column.dates == column.values:
+        return "dates cannot be attributes; convert them, for instance to the year"
+    if not _is_number(column) and column.distinct > MOST_LABELS:
+        return f"more than {MOST_LABELS} different texts, such as names, identifiers or free text"
+    if not _is_number(column) and column.longest > LONGEST_LABEL:
+        return f"texts of more than {LONGEST_LABEL} characters"
+    return None
+
+
+def _is_number(column: Column) -> bool:
+    """Whether all values are numbers, or nearly all of many different ones."""
+    return column.numbers > 0 and (
+        column.numbers == column.values
+        or column.kind == "number"
+        or (column.distinct > FEW and column.numbers > 0.9 * column.values)
+    )
+
+
+def _number_line(column: Column) -> tuple[str, int]:
+    low, high = column.low or 0.0, column.high or 0.0
+    span = high - low + 1
+    # What is no number cannot be clipped.
+    odd = column.rows - column.numbers
+    policy = 'other "missing"' if odd else "clip"
+    start = f"{name_text(column.name)} :"
+    if column.whole == column.numbers and span <= MOST_INTEGERS and max(-low, high) < 2**53:
+        return f"{start} integer {number_text(low)}..{number_text(high)} {policy}", int(span) + bool(odd)
+    edges = round_edges(low, high)
+    if edges is None:
+        return _comment(column.name, "the numbers are too large, or too close together, for bins")
+    line = f"{start} numeric [{', '.join(map(number_text, edges))}] {policy}"
+    if column.whole == column.numbers == column.distinct == column.rows > MOST_LABELS:
+        reason = "every row has a number of its own, like an identifier; if it is a quantity, write"
+        return _comment(column.name, f"{reason} {line}")
+    return line, len(edges) - 1 + bool(odd)
+
+
+def _category_line(column: Column) -> tuple[str, int]:
+    labels: Sequence[str] = column.labels
+    if column.flags == column.values:
+        listed, labels = "false, true", ("false", "true")
+    else:
+        listed = ", ".join(map(string_text, labels))
+    taken = {label.casefold() for label in labels}
+    other = next(label for label in _other_labels() if label not in taken)
+    return f"{name_text(column.name)} : category {{{listed}}} other {string_text(other)}", len(labels) + 1
+
+
+def _other_labels() -> Iterator[str]:
+    yield "other"
+    yield "any other"
+    yield from (f"any other {n}" for n in itertools.count(2))

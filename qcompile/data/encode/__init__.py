@@ -1,0 +1,1 @@
+"""From values to cells, and which rows count."""

@@ -1,0 +1,54 @@
+"""How rows become counts: whose they are, how many of each count, and what a row stands for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qcompile.errors import OptionError
+from qcompile.support.options import bool_option, whole
+
+MOST = 2**62
+"""A larger number of rows per unit is no limit."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The options of reading a table.
+
+    Attributes:
+      unit: the column with the ids of the privacy unit; None when every unit is known to have few enough rows.
+      contributions: the rows of a unit that count at most; without a unit nothing is cut.
+      leave_out: rows with a null in a clipped column are left out, instead of refused.
+      count_column: the column that says how many rows a row stands for, where cells were counted elsewhere.
+
+    Raises:
+      OptionError: a field has a value it cannot take, or the count column stands beside a unit.
+    """
+
+    unit: str | None = None
+    contributions: int = 1
+    leave_out: bool = False
+    count_column: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "contributions", require_unit(self.unit, self.contributions))
+        bool_option("leave_out", self.leave_out)
+        column = self.count_column
+        if column is not None and not (isinstance(column, str) and column):
+            raise OptionError(f"count_column must be the name of the column that holds the counts, got {column!r}")
+        if column is not None and self.unit is not None:
+            raise OptionError(
+                f"count_column={column!r} cannot be used with unit={self.unit!r}: a cell holds rows of many units, so "
+                "they cannot be cut any more; give the rows themselves, or leave out the unit"
+            )
+
+
+def require_unit(unit: object, contributions: int) -> int:
+    """Check what the user gave; returns the rows that a unit may contribute.
+
+    Raises:
+      OptionError: the unit is no column name, or contributions is not a whole number from 1.
+    """
+    if unit is not None and not (isinstance(unit, str) and unit):
+        raise OptionError(f"unit must be the name of the column that says whose row it is, got {unit!r}")
+    return min(whole("contributions", contributions, 1), MOST)

@@ -1,0 +1,46 @@
+"""The encoded table of a source: codes, and beside them what decides which rows count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qcompile.data.encode.cells import as_double, encode, parsed
+from qcompile.data.encode.reading import Reading
+from qcompile.data.encode.units import ids, kept, with_rank
+from qcompile.data.sources.columns import Source
+from qcompile.errors import DataError
+from qcompile.queries.schema import Schema
+
+
+def encoded(source: Source, schema: Schema, reading: Reading) -> Any:
+    """The Ibis table that `acceptance.Judge` checks: codes in schema order and at most one column more.
+
+    With a unit that is ``kept``, whether the row counts; the ids stay in the engine. With a column of counts it is
+    ``weight``, a double, null where there is no number.
+
+    Args:
+      source: opened with the columns of `qcompile.data.encode.units.with_columns`.
+      schema: the attributes.
+      reading: how the rows are read.
+
+    Raises:
+      DataError: a domain cannot be matched, or the column of ids or counts is of another type.
+    """
+    if reading.unit is not None:
+        ranked = with_rank(encode(source, schema, unit=ids(source, schema, reading.unit)), schema, reading.leave_out)
+        names = (f"c{i}" for i in range(len(schema)))
+        return ranked.select(*names, kept=kept(ranked, reading.contributions))
+    if reading.count_column is not None:
+        return encode(source, schema, weight=_weight(source, schema, reading.count_column))
+    return encode(source, schema)
+
+
+def _weight(source: Source, schema: Schema, name: str) -> Any:
+    position = len(schema)
+    if source.kinds is None or source.kinds[position] == "null":
+        return parsed(source, position, "number")
+    column = source.table[f"c{position}"]
+    if source.kinds[position] != "number":
+        kind = column.type()
+        raise DataError(f"column {name!r} holds the counts, but is of type {kind}; convert it to whole numbers")
+    return as_double(column)

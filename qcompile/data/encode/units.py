@@ -1,0 +1,138 @@
+"""The privacy unit: which rows belong to whom, and at most so many rows of each.
+
+The guarantee for a person (a household, a device) with several rows holds for as many rows as the plan's
+`contributions`; a unit that has more is cut down to that number before anything is counted. Which of its rows stay
+depends on that unit's rows alone, so that a unit that comes or goes never moves a row of another: with ids attached,
+two tables that differ in one unit give truncated tables that differ in at most `contributions` rows.
+
+The rows that stay are those with the smallest MD5 digests of id, codes and (for rows that are alike) a running number:
+fixed, whatever the order of the data or the engine, and as good as drawn at random, so that no cell is favoured.
+A digest is no secret. It need not be one: the guarantee does not rest on it.
+
+Rows without an id stay out of all counts, as those do that a policy drops. Taken for a unit each, they would break
+the guarantee; to refuse the data would tell whoever sees the exit code that there is such a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from qcompile.data.encode.cells import EXACT, left_out
+from qcompile.data.encode.reading import Reading
+from qcompile.data.sources.columns import AnyColumn, Source
+from qcompile.errors import DataError, OptionError
+from qcompile.queries.schema import Schema
+
+
+def with_columns(schema: Schema, reading: Reading) -> Schema:
+    """The columns to open: the attributes and, behind them, the unit's where it is none of them, or that of counts.
+
+    Raises:
+      OptionError: the column of counts is an attribute, too.
+    """
+    if reading.count_column is not None:
+        if reading.count_column in schema:
+            raise OptionError(
+                f"count_column={reading.count_column!r} is an attribute of the schema; a column cannot be both a value "
+                "and the number of rows that have it"
+            )
+        return Schema((*schema, AnyColumn.called(reading.count_column, "holds the counts")))
+    if reading.unit is None or reading.unit in schema:
+        return schema
+    return Schema((*schema, AnyColumn.called(reading.unit)))
+
+
+def ids(source: Source, schema: Schema, unit: str) -> Any:
+    """The ids of the units as text; null where there is none.
+
+    In a CSV file an id is the text as it is written: 1 and 01 are two units. Otherwise ids are text or whole numbers.
+
+    Args:
+      source: opened with the columns `with_columns`.
+      schema: the attributes.
+      unit: the name of the column.
+
+    Raises:
+      DataError: the column is of a type whose values do not identify anybody reliably.
+    """
+    import ibis
+
+    position = schema.positions.get(unit, len(schema))
+    column = source.table[f"c{position}"]
+    if source.kinds is not None and source.kinds[position] == "null":
+        return ibis.null("string")
+    if column.type().is_floating():  # what a DataFrame makes of whole numbers with a null among them
+        return _floating_ids(column)
+    if not (column.type().is_string() or column.type().is_integer() or column.type().is_uuid()):
+        raise DataError(
+            f"column {unit!r} names the privacy unit, but is of type {column.type()}; ids are text or numbers: convert "
+            "the column"
+        )
+    return column.cast("string").nullif("")
+
+
+def _floating_ids(column: Any) -> Any:
+    """Whole numbers as such, so that 7.0 is the unit 7; no id where it is NaN. Other numbers are ids as they are."""
+    import ibis
+
+    number = column.cast("float64")
+    small = number.abs() < EXACT
+    is_whole = small & (number.floor() == number)
+    # Not all engines evaluate the branch that is taken only, and the cast of a large number is an error.
+    nearest = ibis.ifelse(small, number, 0).cast("int64")
+    text = ibis.ifelse(is_whole, nearest.cast("string"), number.cast("string"))
+    return ibis.ifelse(number.isnan(), None, text)
+
+
+def counting(codes: Any, schema: Schema, leave_out: bool = False) -> Any:
+    """Whether no policy drops a row, over a table of codes; ``leave_out`` as in `reading.Reading`."""
+    import ibis
+
+    tests = [codes[f"c{i}"] != s for i, a in enumerate(schema) if (s := left_out(a, leave_out)) is not None]
+    return ibis.and_(*tests) if tests else ibis.literal(True)
+
+
+def with_rank(codes: Any, schema: Schema, leave_out: bool = False) -> Any:
+    """A table of codes and ids with three columns more.
+
+    ``counts``: no policy drops the row; ``rank``: its place from 0 among the rows of its unit that count (or do not);
+    ``mine``: whether it has an id.
+
+    Args:
+      codes: columns ``c0, c1, ...`` as `qcompile.data.encode.cells.encode` makes them, and ``unit``.
+      schema: the attributes.
+      leave_out: as in `qcompile.data.encode.reading.Reading`.
+    """
+    import ibis
+
+    names = [f"c{i}" for i in range(len(schema))]
+    # The order says nothing, as all rows of the window are alike; but some engines want one.
+    copy = ibis.row_number().over(group_by=["unit", *names], order_by=names[0])
+    # view() keeps the stages apart: a window function may not look into another one.
+    alike = codes.mutate(counts=counting(codes, schema, leave_out), mine=codes.unit.notnull(), copy=copy).view()
+    hashed = alike.mutate(digest=_digest(alike, names)).view()
+    rank = ibis.row_number().over(group_by=["unit", "counts"], order_by=["digest", *names, "copy"])
+    return hashed.mutate(rank=rank).drop("digest", "copy").view()
+
+
+def _digest(rows: Any, names: Sequence[str]) -> Any:
+    import ibis
+
+    # The id comes last: whatever it holds, it cannot be taken for a code.
+    parts = [rows[name].cast("string") for name in (*names, "copy")]
+    return _md5()(ibis.literal(" ").join([*parts, rows["unit"]]))
+
+
+@cache
+def _md5() -> Any:
+    """The engine's own function: Ibis does not know that all of them have it."""
+    import ibis
+
+    return ibis.udf.scalar.builtin(name="md5", signature=(("string",), "string"))(lambda text: None)
+
+
+def kept(ranked: Any, contributions: int) -> Any:
+    """Whether a row of `with_rank` counts in the end: no policy drops it, it has an id, and its rank is low enough."""
+    return ranked.counts & ranked.mine & (ranked["rank"] < contributions)

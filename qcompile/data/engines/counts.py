@@ -1,0 +1,105 @@
+"""Exact contingency tables of encoded rows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+
+from qcompile.data.engines.add_rows import add_rows
+from qcompile.data.engines.scans import require_names
+from qcompile.queries.schema import Schema
+from qcompile.support.arrays import IntArray, cells
+
+Names = tuple[str, ...]
+
+MANY_ROWS = 2**23
+"""Rows from which a single table is counted by several threads."""
+
+
+class ExactCounts(Protocol):
+    """What a mechanism needs of the data."""
+
+    @property
+    def total(self) -> int:
+        """Number of rows that count."""
+
+    def table(self, names: tuple[str, ...]) -> IntArray:
+        """The exact counts over ``names``, one axis each in the order given; 0-dimensional for none."""
+
+    def tables(self, views: Sequence[tuple[str, ...]]) -> Iterator[tuple[Names, Callable[[], IntArray]]]:
+        """Each of the views once, in an order that suits the engine, with what makes its table.
+
+        What makes a table may be called from any thread, several at a time, as long as it is called before many more
+        views are taken: the tables of one scan of the rows are held together, see `qcompile.data.engines.cover`.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows that count, encoded.
+
+    Attributes:
+      schema: what the codes refer to.
+      codes: attribute name to one code in ``range(size)`` per row, in the smallest unsigned type that fits.
+      total: number of rows, the same for every table.
+      weights: how many rows each stands for, where cells were counted elsewhere: whole numbers.
+      workers: threads that count a single table of many rows.
+    """
+
+    schema: Schema
+    codes: Mapping[str, npt.NDArray[Any]]
+    total: int
+    weights: npt.NDArray[np.float64] | None = None
+    workers: int = 1
+
+    def table(self, names: tuple[str, ...]) -> IntArray:
+        """The exact counts over ``names``, one axis each in the order given; the total, 0-dimensional, for none.
+
+        Raises:
+          IntegrityError: an unknown or repeated name.
+          SizeError: the table is too large for the memory.
+        """
+        require_names(self.schema, names)
+        shape = self.schema.shape(names)
+        if not names:
+            return np.array(self.total, dtype=np.int64)
+        counts = np.zeros(cells(shape), dtype=np.int64)
+        columns = [self.codes[name] for name in names]
+        rows = len(columns[0])
+        parts = self.workers if rows >= MANY_ROWS and 8 * len(counts) <= rows else 1
+        ends = [rows * i // parts for i in range(parts + 1)]
+        # Each thread but the first fills a table of its own, so that none waits for another.
+        tables = [counts, *(np.zeros_like(counts) for _ in range(parts - 1))]
+        jobs = [
+            threading.Thread(target=add_rows, args=(table, columns, shape, self.weights, (start, stop)))
+            for table, start, stop in zip(tables[1:], ends[1:-1], ends[2:], strict=True)
+        ]
+        for job in jobs:
+            job.start()
+        add_rows(counts, columns, shape, self.weights, (0, ends[1]))
+        for job, table in zip(jobs, tables[1:], strict=True):
+            job.join()
+            counts += table
+        return counts.reshape(shape)
+
+    def tables(self, views: Sequence[tuple[str, ...]]) -> Iterator[tuple[Names, Callable[[], IntArray]]]:
+        """All views in their order; the rows are counted when a table is made, whichever thread that is.
+
+        Raises:
+          IntegrityError: an unknown or repeated name.
+          SizeError: a table is too large for the memory.
+        """
+        for view in views:
+            require_names(self.schema, view)
+        return ((view, partial(self.table, view)) for view in views)
+
+
+def holds_counts(data: object) -> TypeGuard[Mapping[Any, Any]]:
+    """Whether the data are counts that were made elsewhere, not rows."""
+    return isinstance(data, Mapping) and any(isinstance(key, tuple) for key in data)

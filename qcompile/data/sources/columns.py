@@ -1,0 +1,178 @@
+"""Which columns of a source are the attributes, and whether their types fit the declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from qcompile.errors import DataError, did_you_mean
+from qcompile.queries.schema import Attribute, CategoryDomain, Schema
+
+Kind: TypeAlias = Literal["number", "text", "flag", "null", "other"]
+"""What a column holds: numbers, text, true/false, nothing but nulls, or (dates, bytes, lists) nothing usable."""
+
+KIND_WORDS: dict[Kind, str] = {"number": "numbers", "text": "text", "flag": "true/false", "null": "nulls"}
+
+
+MAX_COLUMNS = 10_000
+"""Columns of a file, used or not. DuckDB takes 5 s for so many, and three times as many take five times as long."""
+
+
+@dataclass(frozen=True)
+class AnyColumn(Attribute):
+    """A column that is read whatever it holds: the ids of the privacy unit, counts, or one that has no domain yet.
+
+    It stands behind the attributes of a schema where columns are looked up, and is never encoded or counted. Its
+    domain is a placeholder.
+
+    Attributes:
+      role: what the column does, for messages.
+    """
+
+    role: str = "names the privacy unit"
+
+    @classmethod
+    def called(cls, name: str, role: str = "names the privacy unit") -> AnyColumn:
+        """The column of that name."""
+        return cls(name, CategoryDomain((name,)), role=role)
+
+
+@dataclass(frozen=True)
+class Source:
+    """An opened source.
+
+    Attributes:
+      table: Ibis table with columns ``c0, c1, ...`` in schema order.
+      kinds: what each column holds, or None when all are text still to be parsed (CSV).
+      explain: rewords an error of the engine so that no value of the data is quoted.
+      unsigned: whether the engine has unsigned integers.
+    """
+
+    table: Any
+    kinds: tuple[Kind, ...] | None
+    explain: Callable[[str], str]
+    unsigned: bool = True
+
+
+def locate(schema: Schema, names: Sequence[object], where: str) -> list[int]:
+    """The position of each attribute among the columns; names match exactly, further columns are ignored.
+
+    Raises:
+      DataError: a column is missing, with a suggestion, or there more than once.
+    """
+    declared = [a.name for a in schema if not isinstance(a, AnyColumn)]
+    missing = [name for name in declared if name not in names]
+    if missing:
+        listed = "; ".join(repr(name) + _suggestion(name, names) for name in missing)
+        raise DataError(
+            f"{where} lacks {len(missing)} of the {len(declared)} columns of the schema: {listed}; names must match "
+            "exactly"
+        )
+    for column in schema:
+        if isinstance(column, AnyColumn) and column.name not in names:
+            suggestion = _suggestion(column.name, names)
+            raise DataError(f"{where} has no column {column.name!r} that {column.role}{suggestion}")
+    for name in schema.names:
+        if names.count(name) > 1:
+            raise DataError(f"{where} has {names.count(name)} columns called {name!r}; keep one of them")
+    return [names.index(name) for name in schema.names]
+
+
+def _suggestion(name: str, names: Sequence[object]) -> str:
+    # Never the list of names: in a CSV file without a header these would be values.
+    hint = did_you_mean(name, [n for n in names if isinstance(n, str)])
+    return f", {hint}" if hint.startswith("did you mean") else ""
+
+
+def declared_kinds(attribute: Attribute) -> set[Kind]:
+    """What a column must hold to be matched against the attribute; several for a mixed list of categories."""
+    if not isinstance(attribute.domain, CategoryDomain):
+        return {"number"}
+    return {label_kind(label) for label in attribute.domain.labels}
+
+
+def label_kind(label: object) -> Kind:
+    """What a column must hold so that the label can occur in it; bool before int, as Python's True is an int."""
+    if isinstance(label, bool):
+        return "flag"
+    return "number" if isinstance(label, int) else "text"
+
+
+def require_types(
+    schema: Schema, types: Sequence[Any], kind_of: Callable[[Any], Kind | None] | None = None
+) -> tuple[Kind, ...]:
+    """The kind of each column, given its Arrow type, or its type of what ``kind_of`` understands.
+
+    Raises:
+      DataError: a column's type does not fit its attribute.
+    """
+    kinds = map(arrow_kind if kind_of is None else kind_of, types)
+    return tuple(_fit(*column) for column in zip(schema, types, kinds, strict=True))
+
+
+def _fit(attribute: Attribute, type_: Any, kind: Kind | None) -> Kind:
+    if isinstance(attribute, AnyColumn):
+        return kind or "other"
+    needed = declared_kinds(attribute)
+    if kind is not None and (kind == "null" or {kind} == needed):
+        return kind
+    words = " and ".join(sorted(KIND_WORDS[k] for k in needed))
+    raise DataError(
+        f"attribute {attribute.name!r}: the column is of type {type_}, but the schema declares {words}; "
+        + _remedy(attribute, kind, needed)
+    )
+
+
+def _remedy(attribute: Attribute, kind: Kind | None, needed: set[Kind]) -> str:
+    if not isinstance(attribute.domain, CategoryDomain) or kind is None:
+        return "convert the column"
+    if kind == "text":
+        return "write every label of the schema in quotes, or convert the column"
+    if needed == {"text"}:
+        return "write the labels of the schema without quotes, or convert the column to text"
+    return "give all labels of the schema the type of the column, or convert the column"
+
+
+def arrow_kind(type_: Any) -> Kind | None:
+    """What a column of this Arrow type holds; None for dates, bytes, lists and whatever else cannot be matched."""
+    import pyarrow as pa
+
+    t = pa.types
+    if t.is_dictionary(type_):
+        return arrow_kind(type_.value_type)
+    if t.is_integer(type_) or t.is_floating(type_) or t.is_decimal(type_):
+        return "number"
+    if t.is_string(type_) or t.is_large_string(type_) or type_ == pa.string_view():
+        return "text"
+    if t.is_boolean(type_):
+        return "flag"
+    return "null" if t.is_null(type_) else None
+
+
+def ibis_kind(dtype: Any) -> Kind | None:
+    """What a column of this type of Ibis holds; None for whatever cannot be matched."""
+    if dtype.is_boolean():
+        return "flag"
+    if dtype.is_integer() or dtype.is_floating() or dtype.is_decimal():
+        return "number"
+    if dtype.is_string():
+        return "text"
+    return "null" if dtype.is_null() else None
+
+
+def require_few(where: object, columns: int) -> None:
+    """Refuse a table that is too wide.
+
+    Raises:
+      DataError: it has more than `MAX_COLUMNS` columns.
+    """
+    if columns > MAX_COLUMNS:
+        raise DataError(
+            f"{where} has {columns:,} columns, at most {MAX_COLUMNS:,} can be read; save only those of the schema"
+        )
+
+
+def by_position(table: Any, positions: Sequence[int]) -> Any:
+    """The columns at some positions of an Ibis table, as ``c0, c1, ...``."""
+    return table.select(**{f"c{i}": table[table.columns[p]] for i, p in enumerate(positions)})

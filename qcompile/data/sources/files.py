@@ -1,0 +1,166 @@
+"""Files with tables: what kind they are of, one or several at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from qcompile.data.sources.columns import Source
+from qcompile.data.sources.csv import csv_names, open_csv
+from qcompile.data.sources.parquet import arrow_table, open_parquet, parquet_fields
+from qcompile.errors import DataError
+from qcompile.queries.schema import Schema
+from qcompile.support.files import place
+
+CSV, PARQUET = ".csv", ".parquet"
+
+ARROW = (".arrow", ".feather")
+"""Arrow's own format of files."""
+
+SUFFIXES = (CSV, PARQUET, *ARROW)
+
+KINDS = "a .csv, .parquet, .arrow or .feather file"
+
+DATABASES = (".duckdb", ".db", ".ddb")
+"""How files of DuckDB databases are called."""
+
+PathLike: TypeAlias = "str | Path"
+
+
+def is_path(data: object) -> bool:
+    """Whether the data are named by one path or several."""
+    if isinstance(data, list | tuple):
+        return bool(data) and all(isinstance(path, str | Path) for path in data)
+    return isinstance(data, str | Path)
+
+
+def find(data: Any) -> list[Path]:
+    """The files that a path, a folder of Parquet files or a list of paths stands for: at least one, all of one kind.
+
+    Raises:
+      DataError: there is none, one cannot be read, or they are of several kinds.
+    """
+    for path in data if isinstance(data, list | tuple) else [data]:
+        _require_no_address(path)
+    if not isinstance(data, list | tuple):
+        path = Path(data)
+        return _inside(path) if _place(path) == "folder" else [_required(path)]
+    paths = [_required(Path(path)) for path in data]
+    kinds = sorted({kind(path) for path in paths})
+    if len(kinds) > 1:
+        raise DataError(f"the files are of several kinds, {' and '.join(kinds)}; give files of one kind")
+    return paths
+
+
+def _require_no_address(path: str | Path) -> None:
+    """Refuse the address of a database without a table; it may hold a password, so it is not repeated."""
+    # A Path has one stroke left of two.
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/|.*passw", str(path)):
+        raise DataError(
+            "the data is the address of a database, but no table in it is named; add --table NAME, or pass "
+            "Database(url, table)"
+        )
+
+
+def _inside(folder: Path) -> list[Path]:
+    """The Parquet files of a folder, by name; hidden ones, and what other programs leave beside them, are none."""
+    paths = sorted(path for path in folder.iterdir() if kind(path) == PARQUET and path.name[0] not in "._")
+    if not paths:
+        raise DataError(f"{folder} is a directory without .parquet files; name one that has some, or {KINDS}")
+    return [_required(path) for path in paths]
+
+
+def kind(path: Path) -> str:
+    """The suffix that says what a file is."""
+    return path.suffix.lower()
+
+
+def _place(path: Path) -> str:
+    try:
+        return place(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _required(path: Path) -> Path:
+    """Refuse what is no file, or none of a kind that is read."""
+    found = _place(path)
+    if found == "folder":
+        raise DataError(f"{path} is a directory; name {KINDS}, or a directory of .parquet files by itself")
+    if found == "nothing":
+        raise DataError(f"{path}: no such file")
+    if found == "device":
+        raise DataError(f"{path} is a pipe or a device; save the data in {KINDS}")
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    if not start:
+        raise DataError(f"{path} is empty (zero bytes); a CSV file needs at least a header line")
+    if kind(path) not in SUFFIXES:
+        raise DataError(_unknown(path))
+    return path
+
+
+def _unknown(path: Path) -> str:
+    if kind(path) in DATABASES:
+        return (
+            f"{path} is named like a DuckDB database; say which table of it, --table TABLE or "
+            f"Database({str(path)!r}, table)"
+        )
+    return f"{path}: unknown kind of file {path.suffix!r}; use {KINDS}"
+
+
+def open_files(paths: Sequence[Path], schema: Schema, connection: Any) -> Source:
+    """CSV or Parquet files as one table.
+
+    Args:
+      paths: as `find` gives them, and not Arrow's, which `arrow_of` reads.
+      schema: the columns to open.
+      connection: of `qcompile.data.sources.duckdb.engine`.
+
+    Raises:
+      DataError: a file is damaged, or does not fit the schema or the others.
+    """
+    return (open_csv if kind(paths[0]) == CSV else open_parquet)(paths, schema, connection)
+
+
+def is_arrow(paths: Sequence[Path]) -> bool:
+    """Whether the files are Arrow's, which are read as tables in memory."""
+    return kind(paths[0]) in ARROW
+
+
+def arrow_of(paths: Sequence[Path], names: Sequence[str] | None) -> Any:
+    """Arrow files as one Arrow table, mapped into memory as far as they are not compressed.
+
+    Args:
+      paths: of the files.
+      names: the columns to read, if they are there; all where None.
+
+    Raises:
+      DataError: a file is damaged, or its columns are not those of the others.
+    """
+    import pyarrow as pa
+
+    tables = [arrow_table(path, names) for path in paths]
+    for path, table in zip(paths, tables, strict=True):
+        if table.schema.names != tables[0].schema.names or table.schema.types != tables[0].schema.types:
+            raise DataError(f"{path} and {paths[0]} differ in their columns; files read together need the same")
+    return pa.concat_tables(tables)
+
+
+def column_names(paths: Sequence[Path]) -> list[str]:
+    """The names of all columns of files, in their order; repeated or empty ones too.
+
+    Args:
+      paths: as `find` gives them.
+
+    Raises:
+      DataError: a file is damaged, or has too many columns.
+    """
+    if is_arrow(paths):
+        return list(arrow_of(paths, None).schema.names)
+    return csv_names(paths[0]) if kind(paths[0]) == CSV else list(parquet_fields(paths[0]).names)

@@ -1,0 +1,91 @@
+"""Calls of engines, with their errors in our words.
+
+Engines quote the offending line in their messages. Such a text must not leave: every call that can fail on
+the data goes through `guarded`, which reports a message of our own and keeps no reference to the original.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from qcompile.errors import DataError, QCompileError, SizeError
+
+T = TypeVar("T")
+
+
+ERRORS = (
+    ("duckdb", "Error"),
+    ("ibis.common.exceptions", "IbisError"),
+    ("psycopg", "Error"),
+    ("py4j.protocol", "Py4JError"),
+    ("pyarrow", "ArrowException"),
+    ("pyspark.errors", "PySparkException"),
+)
+"""Modules and the roots of their errors. A module that is not loaded cannot have raised anything."""
+
+
+EXHAUSTED = "reading takes more memory than DuckDB may use, half of the limit; raise it: --max-memory, max_memory"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the deprecations that Ibis and its engines raise between themselves; users cannot act on them."""
+    with warnings.catch_warnings():
+        for category in (DeprecationWarning, FutureWarning, ResourceWarning):
+            warnings.simplefilter("ignore", category)
+        yield
+
+
+def fetch(connection: Any, expression: Any, explain: Callable[[str], str]) -> list[dict[str, Any]]:
+    """The rows of a small result, by column name.
+
+    Raises:
+      DataError: the engine refused the data, see `guarded`.
+    """
+    rows: list[dict[str, Any]] = guarded(lambda: connection.to_pyarrow(expression), explain).to_pylist()
+    return rows
+
+
+def guarded(call: Callable[[], T], explain: Callable[[str], str]) -> T:
+    """The result of ``call``, or a DataError in our words.
+
+    Args:
+      call: what may fail on the data.
+      explain: from the engine's text, which may hold values of the data, to a message that holds none.
+
+    Raises:
+      DataError: the engine refused the data.
+      SizeError: DuckDB ran out of the memory that it was given.
+    """
+    try:
+        with quiet():
+            return call()
+    except QCompileError:
+        raise
+    except (ValueError, TypeError, LookupError, OverflowError, OSError) as error:
+        message: str | None = explain(str(error))
+    except Exception as error:
+        message = _engine_message(error, explain)
+    # Raised outside of the handler: as __context__, the engine's error would reach whoever logs tracebacks.
+    if message is None:
+        raise KeyboardInterrupt
+    if message is EXHAUSTED:
+        raise SizeError(message)
+    raise DataError(message)
+
+
+def _engine_message(error: Exception, explain: Callable[[str], str]) -> str | None:
+    """Our words for an engine's error; None for what Ctrl-C becomes while DuckDB works."""
+    name = type(error).__name__
+    if name == "OutOfMemoryException":
+        return EXHAUSTED
+    if name == "InterruptException" or (isinstance(error, RuntimeError) and "interrupted" in str(error).lower()):
+        return None
+    known = (getattr(sys.modules.get(module), root, None) for module, root in ERRORS)
+    if isinstance(error, tuple(root for root in known if root is not None)):
+        return explain(str(error))
+    raise error

@@ -1,0 +1,138 @@
+"""Parquet and Arrow files: typed columns, by their position among the top-level fields."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from qcompile.data.sources.columns import Source, by_position, locate, require_few, require_types
+from qcompile.data.sources.guarded import guarded
+from qcompile.errors import DataError
+from qcompile.queries.schema import Schema
+from qcompile.support.arrays import bytes_text
+
+MAX_FOOTER = 2**27
+"""Bytes of a Parquet file's description of itself, which is read before anything else."""
+
+
+def open_parquet(paths: Sequence[Path], schema: Schema, connection: Any) -> Source:
+    """Files with the same columns, in the same order.
+
+    Raises:
+      DataError: a file is damaged, or does not fit the schema or the others.
+    """
+    fields = common_fields(paths)
+    positions = locate(schema, fields.names, str(paths[0]))
+    kinds = require_types(schema, [fields.field(i).type for i in positions])
+    damaged = damaged_text(paths)
+    table = guarded(
+        lambda: connection.read_parquet([glob.escape(str(p.absolute())) for p in paths], hive_partitioning=False),
+        lambda _: damaged,
+    )
+    return Source(by_position(table, positions), kinds, lambda _: damaged)
+
+
+def _first_difference(one: Any, other: Any) -> str:
+    for a, b in zip(one, other, strict=False):
+        if (a.name, a.type) != (b.name, b.type):
+            return f", first in {a.name!r} of type {a.type} and {b.name!r} of type {b.type}"
+    return f", {len(one):,} and {len(other):,} of them"
+
+
+def common_fields(paths: Sequence[Path]) -> Any:
+    """The Arrow schema of all files.
+
+    Raises:
+      DataError: a file is damaged, has too many columns, or others than the first.
+    """
+    first = parquet_fields(paths[0])
+    for path in paths[1:]:
+        fields = parquet_fields(path)
+        if fields.names != first.names or fields.types != first.types:
+            raise DataError(
+                f"{path} and {paths[0]} differ in their columns{_first_difference(fields, first)}; files read "
+                "together need the same"
+            )
+    return first
+
+
+def parquet_fields(path: Path) -> Any:
+    """The Arrow schema of a file.
+
+    Raises:
+      DataError: it is damaged, or has too many columns.
+    """
+    import pyarrow.parquet as pq
+
+    _require_footer(path)
+    fields = guarded(lambda: pq.read_schema(path), lambda _: damaged_text([path]))
+    require_few(path, len(fields))
+    return fields
+
+
+def parquet_rows(paths: Sequence[Path]) -> int:
+    """The number of rows that the files say they have.
+
+    Raises:
+      DataError: a file is damaged.
+    """
+    import pyarrow.parquet as pq
+
+    for path in paths:
+        _require_footer(path)
+    return guarded(lambda: sum(int(pq.read_metadata(path).num_rows) for path in paths), lambda _: damaged_text(paths))
+
+
+def damaged_text(paths: Sequence[Path]) -> str:
+    """What is said of files that cannot be read."""
+    where = str(paths[0]) if len(paths) == 1 else f"one of {len(paths)} files, the first of which is {paths[0]},"
+    return f"{where} is not a readable Parquet file; it may be damaged or unfinished"
+
+
+def _require_footer(path: Path) -> None:
+    """The file must end in its own length's worth of description, which must be of a size that can be read."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(max(0, size - 8))
+        end = file.read(8)
+    length = int.from_bytes(end[:4], "little")
+    if end[4:] != b"PAR1" or length > size - 12:
+        raise DataError(damaged_text([path]))
+    if length > MAX_FOOTER:
+        limit = bytes_text(MAX_FOOTER)
+        raise DataError(f"{path} describes itself in {bytes_text(length)}, at most {limit} are read; write it anew")
+
+
+def arrow_table(path: Path, names: Sequence[str] | None) -> Any:
+    """An Arrow file (or stream) as a table that is mapped into memory where it is not compressed.
+
+    Args:
+      path: of the file.
+      names: the columns to read, if they are there; all where None.
+
+    Raises:
+      DataError: the file is damaged, or has too many columns.
+    """
+    damaged = f"{path} is not a readable Arrow file; it may be damaged, unfinished, or of the first version of Feather"
+    table = guarded(lambda: _mapped(path, names), lambda _: damaged)
+    require_few(path, len(table.schema))
+    return table
+
+
+def _mapped(path: Path, names: Sequence[str] | None) -> Any:
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as file:
+        is_file = file.read(6) == b"ARROW1"
+        file.seek(0)
+        opening = pa.ipc.open_file if is_file else pa.ipc.open_stream
+        fields = opening(file).schema
+        wanted = [i for i, name in enumerate(fields.names) if names is None or name in names]
+        file.seek(0)
+        table = opening(file, options=pa.ipc.IpcReadOptions(included_fields=wanted)).read_all() if wanted else None
+        if table is None:
+            return fields.empty_table()
+        table.validate(full=True)
+        return table

@@ -1,0 +1,1 @@
+"""What a plan says: as text, as data, and beside another plan."""

@@ -1,0 +1,251 @@
+"""The plan as text and as tables. Numbers are attributes of the plan first; equal plans print equal bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from qcompile.compiler.unrestricted import unrestricted
+from qcompile.lattice.projection import is_uniform
+from qcompile.plan.plan import ClassSummary, Plan
+from qcompile.support.text import MANY, gap_text, number, plural, table
+from qcompile.version import __version__
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from qcompile.privacy.budget import Budget
+
+
+def explain(plan: Plan) -> str:
+    """The whole plan for people: what is asked, what is measured, how good it is."""
+    return "\n".join([*_head(plan), "", *_classes(plan), "", *_families(plan)]) + "\n"
+
+
+def _head(plan: Plan) -> list[str]:
+    o, closure = plan.options, plan.closure
+    measured = int((closure.class_of >= 0).sum())
+    return [
+        f"plan of qcompile {__version__}",
+        f"  workload     {plan.queries:,} queries in {len(plan.workload.families):,} families, {plan.views:,} views, "
+        f"{len(plan.workload.schema)} attributes",
+        f"  lattice      {plural(closure.first_block, 'node')}, {plural(len(closure.blocks), 'block')}, "
+        f"{measured:,} measured, {plural(len(plan.solutions), 'problem')}",
+        f"  solver       {o.solver}, tolerance {o.gap:g}, {o.centring} centring",
+        f"  design       {design_text(plan)}",
+        f"  privacy      neighbouring tables differ in {privacy_text(plan)}",
+        f"  error        rmse {number(plan.rmse())} at privacy cost 1 (rho 1/2); it scales as 1/sqrt(cost)",
+        f"  certificate  {certificate_text(plan)}",
+        f"  unrestricted {_unrestricted(plan)}",
+    ]
+
+
+def privacy_text(plan: Plan) -> str:
+    """Which tables are neighbours, what is public by that, and what is outside the guarantee."""
+    public = "; the number of rows is public and released exactly" if plan.unit.public_total else ""
+    drafted = "; the schema was READ FROM THE DATA" if plan.workload.schema.read_from_data else ""
+    return f"{plan.unit}{public}{drafted}"
+
+
+def _classes(plan: Plan) -> list[str]:
+    rows = [
+        [
+            f"c{i}",
+            ("block " if c.block else "") + ("*".join(c.attributes) or "(total)"),
+            f"{c.members:,}",
+            f"{c.cells:,}",
+            f"{c.rank:,}",
+            number(c.loss),
+            gap_text(c.gap),
+            f"{100 * c.share * c.members:.2f} %",
+            c.solver,
+        ]
+        for i, c in enumerate(plan.classes)
+    ]
+    head = ["id", "first node", "nodes", "cells", "rank", "loss", "gap", "budget", "solver"]
+    return [*table(head, rows, left={0, 1, 8}), *_refusals(plan.classes), *_blocks(plan)]
+
+
+def _blocks(plan: Plan) -> list[str]:
+    """Which families each block answers."""
+    names = [", ".join(block) for block in plan.closure.blocks[:MANY]]
+    left = len(plan.closure.blocks) - MANY
+    lines = [f"  block {i} answers {text}" for i, text in enumerate(names, start=1)]
+    return [*lines, *([f"  ... {left:,} more blocks"] if left > 0 else [])]
+
+
+def _refusals(classes: Sequence[ClassSummary]) -> list[str]:
+    """Why other routes were not taken: a line per route and reason with the classes it holds for."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for i, c in enumerate(classes):
+        for refusal in c.refused:
+            found.setdefault(refusal, []).append(i)
+    lines = [f"  not {route}: {reason} ({_listed(where)})" for (route, reason), where in found.items()]
+    return lines if len(lines) <= MANY else [*lines[:MANY], f"  ... {len(lines) - MANY} more"]
+
+
+def _listed(classes: Sequence[int]) -> str:
+    """Class ids, runs as ``c3..c7``."""
+    runs: list[list[int]] = []
+    for c in classes:
+        if runs and runs[-1][-1] == c - 1:
+            runs[-1].append(c)
+        else:
+            runs.append([c])
+    return ", ".join(f"c{r[0]}" if len(r) == 1 else f"c{r[0]}..c{r[-1]}" for r in runs)
+
+
+def _families(plan: Plan) -> list[str]:
+    rows = []
+    for f in plan.workload.families[:MANY]:
+        e = plan.family_errors(f)
+        rows.append(
+            [
+                f.name,
+                f"{f.count:,}",
+                f"{f.weight:g}",
+                number(math.sqrt(e.total / f.count)),
+                ("" if e.exact else "<= ") + number(math.sqrt(e.largest)),
+                f"{100 * f.weight * e.total / plan.sse():.2f} %",
+                f.text,
+            ]
+        )
+    head = ["family", "queries", "weight", "rmse", "max std_error", "of error", "text"]
+    left = len(plan.workload.families) - MANY
+    return [*table(head, rows, left={0, 6}), *([f"  ... {left:,} more families"] if left > 0 else [])]
+
+
+def summary(plan: Plan, budget: Budget, accounting: str = "zcdp") -> pa.Table:
+    """Per family at a budget: queries, rmse, max_std_error and its share of the total weighted squared error.
+
+    ``max_std_error`` is attained for families of up to 2^24 queries a view and an upper bound beyond.
+    """
+    import pyarrow as pa
+
+    cost = float(2 * budget.charge(accounting))
+    errors = [(f, plan.family_errors(f)) for f in plan.workload.families]
+    return pa.table(
+        {
+            "family": [f.name for f, _ in errors],
+            "queries": [f.count for f, _ in errors],
+            "rmse": [math.sqrt(e.total / f.count / cost) for f, e in errors],
+            "max_std_error": [math.sqrt(e.largest / cost) for _, e in errors],
+            "share": [f.weight * e.total / plan.sse() for f, e in errors],
+        }
+    )
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """The plan's numbers as plain data, for ``inspect --json``."""
+    return {
+        "version": __version__,
+        "read_from_data": plan.workload.schema.read_from_data,
+        "schema": [{"name": a.name, "size": a.size, "policy": a.policy.kind} for a in plan.workload.schema],
+        "queries": plan.queries,
+        "views": plan.views,
+        "nodes": plan.closure.first_block,
+        "blocks": [list(names) for names in plan.closure.blocks],
+        "plain_sse": plan.plain_sse,
+        "classes": [class_json(c) for c in plan.classes],
+        "families": [_family_json(plan, f.name) for f in plan.workload.families],
+        "sse": plan.sse(),
+        "rmse": plan.rmse(),
+        "gap": plan.gap,
+        "unrestricted": _unrestricted_json(plan),
+        "options": {k: getattr(plan.options, k) for k in plan.options.__dataclass_fields__},
+    }
+
+
+def class_json(c: ClassSummary) -> dict[str, Any]:
+    """One class as plain data; an unproven (infinite) gap becomes null."""
+    found = {k: getattr(c, k) for k in c.__dataclass_fields__}
+    found["attributes"] = list(c.attributes)
+    found["refused"] = dict(c.refused)
+    found["gap"] = c.gap if math.isfinite(c.gap) else None
+    return found
+
+
+def _family_json(plan: Plan, name: str) -> dict[str, Any]:
+    f = plan.workload.family(name)
+    e = plan.family_errors(f)
+    return {
+        "name": f.name,
+        "text": f.text,
+        "weight": f.weight,
+        "queries": f.count,
+        "rmse": math.sqrt(e.total / f.count),
+        "max_std_error": math.sqrt(e.largest),
+    }
+
+
+def dot(plan: Plan) -> str:
+    """The lattice in Graphviz's language, a box per node with its solver and share of the budget."""
+    lines = ["digraph lattice {", '  rankdir="BT"; node [shape=box, fontname="sans-serif"];']
+    graph = plan.lattice
+    for node, data in graph.nodes(data=True):
+        text = f"{', '.join(node) or 'total'}\n{data['cells']} cells, rank {data['rank']}\n{data['solver']}"
+        label = _escape(f"{text}\n{100 * data['share']:.2f} % of budget")
+        lines.append(f"  {_quoted(node)} [label={label}];")
+    lines += [f"  {_quoted(a)} -> {_quoted(b)};" for a, b in graph.edges]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _quoted(node: tuple[str, ...]) -> str:
+    return _escape(" * ".join(node))
+
+
+def _escape(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def certificate_text(plan: Plan) -> str:
+    """How far the plan is from the best of its kind, and what kind that is."""
+    unproven = sum(not math.isfinite(s.gap) for s in plan.solutions)
+    if unproven:
+        return f"none: no lower bound is known for {unproven} of {len(plan.solutions)} problems"
+    unit = "" if plan.options.neighbours == "add-remove" else ", when rows are replaced"
+    return f"total squared error {_within(plan.gap)} the optimum of this {_kind(plan)}{unit}"
+
+
+def _kind(plan: Plan) -> str:
+    """What the certificate is relative to: other centring weights or blocks may have another optimum."""
+    weighted = any(not is_uniform(u) for u in plan.closure.centring)
+    text = "decomposition" if plan.closure.first_block else "set of blocks"
+    text += " and these blocks" if plan.closure.blocks and plan.closure.first_block else ""
+    return text + (" with these centring weights" if weighted else "")
+
+
+def design_text(plan: Plan) -> str:
+    """Which centring and blocks the plan has, and what they bought over the plain decomposition."""
+    blocks = len(plan.closure.blocks)
+    weighted = any(not is_uniform(u) for u in plan.closure.centring)
+    parts = [f"{'weighted' if weighted else 'uniform'} centring", plural(blocks, "block") if blocks else "no blocks"]
+    text = ", ".join(parts)
+    if plan.plain_sse is None:
+        return text
+    saved = 1 - plan.sse() / plan.plain_sse
+    if saved < 1e-7:
+        return f"{text}: nothing was found that is better than the plain decomposition"
+    return f"{text}: total squared error {100 * saved:.2g} % below the plain decomposition"
+
+
+def _unrestricted_json(plan: Plan) -> dict[str, Any]:
+    """The bound of any matrix mechanism's error in the units of ``sse``, and how far above it the plan may be."""
+    if plan.options.neighbours != "add-remove":
+        return {"bound": None, "excess": None, "method": "it is worked out for rows added or removed only"}
+    found = unrestricted(plan.workload)
+    least, rows = found.loss_lower_bound, plan.options.contributions
+    bound = None if least is None else least * rows**2
+    return {"bound": bound, "excess": found.excess(plan.sse() / rows**2), "method": found.method}
+
+
+def _unrestricted(plan: Plan) -> str:
+    found = _unrestricted_json(plan)
+    if found["excess"] is None:
+        return f"distance from the best of any matrix mechanism not known: {found['method']}"
+    return f"total squared error {_within(found['excess'])} the best of any matrix mechanism ({found['method']})"
+
+
+def _within(excess: float) -> str:
+    return f"within {gap_text(excess).removeprefix('<')} of" if excess < 1 else f"at most {1 + excess:.3g} times"

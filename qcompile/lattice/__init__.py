@@ -1,0 +1,1 @@
+"""The decomposition: projections, Grams, the closure lattice and its classes."""

@@ -1,0 +1,198 @@
+"""From families to the closure lattice: every product split over the subsets of its attributes.
+
+A node's Gram is the sum, over the products that reach it, of weight times the Kronecker product of each factor's
+projected Gram. It stays symbolic: a term is a tuple of Gram identities, and equal terms only add coefficients.
+Nodes whose symbolic sums agree up to an order of the axes form a class and are solved once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from qcompile.errors import OptionError, SizeError, did_you_mean
+from qcompile.lattice.classes import _Classifier
+from qcompile.lattice.lattice import Lattice, Node
+from qcompile.lattice.projection import uncentred
+from qcompile.lattice.symbolic_grams import Splitter, Sums
+from qcompile.queries.factors import Whole
+from qcompile.queries.schema import Schema
+from qcompile.queries.workload import Family, Workload
+from qcompile.support.arrays import Array, require_memory
+
+LARGEST_WEIGHTS = 1e3
+"""Sum of the absolute centring weights of an attribute beyond which too many digits cancel."""
+
+ALMOST = 1e-7
+"""Relative distance from their mirror image up to which weights are taken to be symmetric."""
+
+MAX_NODES = 4_000_000
+"""Nodes of a family that may be listed: a few gigabytes."""
+
+
+def decompose(
+    workload: Workload,
+    centring: Mapping[str, Array] | None = None,
+    blocks: Sequence[Sequence[str]] = (),
+    labels: Mapping[str, str] | None = None,
+) -> Lattice:
+    """The closure lattice of a workload, and the blocks beside it.
+
+    Args:
+      workload: the families.
+      centring: weights u per attribute name (shape ``(size,)``, sum 1); uniform where absent.
+      blocks: names of the families of each block: they are measured unsplit, on the union of their attributes.
+      labels: per attribute name, what tells it apart from others with the same numbers.
+
+    Raises:
+      OptionError: weights for an unknown attribute, of the wrong length, or that do not sum to 1; a block that is
+        empty, or names a family that does not exist or is in another block.
+      SizeError: a factor's Gram would not fit in memory.
+    """
+    weights = centring_weights(workload.schema, centring or {})
+    return symbolic(workload, weights, blocks, labels)[0]
+
+
+def symbolic(
+    workload: Workload,
+    weights: tuple[Array, ...],
+    blocks: Sequence[Sequence[str]] = (),
+    labels: Mapping[str, str] | None = None,
+) -> tuple[Lattice, Splitter]:
+    """The lattice for given centring weights of every attribute, with the symbolic sums behind its nodes."""
+    blocks = checked_blocks(workload, blocks)
+    splitter = split(workload, weights, blocks)
+    nodes = sorted(splitter.sums, key=lambda node: (len(node), node))
+    named = tuple((labels or {}).get(name, "") for name in workload.schema.names)
+    classifier = _Classifier(workload.schema, weights, named)
+    placed = [classifier.place(node, splitter, splitter.sums[node]) for node in nodes]
+    raw = Splitter(workload.schema, tuple(uncentred(a.size) for a in workload.schema))
+    uncentred_classes = replace(classifier, weights=raw.weights, _seen={})
+    for names in blocks:
+        node, sums = block_sums(raw, workload, names)
+        nodes.append(node)
+        placed.append(uncentred_classes.place(node, raw, sums))
+    lattice = Lattice(
+        schema=workload.schema,
+        centring=weights,
+        nodes=tuple(nodes),
+        class_of=np.array([c for c, _ in placed], dtype=np.int64),
+        orders=tuple(order for _, order in placed),
+        classes=tuple(classifier.problems),
+        blocks=blocks,
+    )
+    return lattice, splitter
+
+
+def split(workload: Workload, weights: tuple[Array, ...], blocks: Sequence[Sequence[str]] = ()) -> Splitter:
+    """The symbolic Grams of all nodes below the families that are in no block."""
+    splitter = Splitter(workload.schema, weights)
+    apart = {name for names in blocks for name in names}
+    for family in workload.families:
+        if family.name not in apart:
+            _require_few_nodes(family)
+            for product in family.products():
+                splitter.add(product.factors, family.weight)
+    return splitter
+
+
+def least_nodes(family: Family) -> int:
+    """Nodes that a family is sure to have, or so many that the number does not matter."""
+    if family.choose is not None:
+        return subsets_chosen(family)
+    return 1 << min(64, sum(n > 1 for f in family.factors for n in f.shape))
+
+
+def subsets_chosen(family: Family) -> int:
+    """Sets of up to as many factors as a family chooses; counted until the number does not matter."""
+    if family.choose is None:
+        return 1
+    total = k = 0
+    while k <= family.choose[1] and total < 2**64:
+        total, k = total + math.comb(len(family.factors), k), k + 1
+    return total
+
+
+def _require_few_nodes(family: Family) -> None:
+    """Refuse, before they are listed, more nodes than fit in memory."""
+    nodes = least_nodes(family)
+    if nodes > MAX_NODES:
+        raise SizeError(
+            f"family {family.name!r} stands for {nodes:,} or more sets of attributes, at most {MAX_NODES:,} can be "
+            "measured; ask for combinations of fewer attributes"
+        )
+
+
+def block_sums(raw: Splitter, workload: Workload, names: Sequence[str]) -> tuple[Node, Sums]:
+    """A block's attributes and the symbolic Gram of its families' queries, which are not centred there."""
+    families = [workload.family(name) for name in names]
+    position, attributes = workload.schema.positions, workload.schema.attributes
+    node = tuple(sorted({position[n] for f in families for x in f.factors for n in x.names}))
+    sums: Sums = {}
+    for family in families:
+        for product in family.products():
+            rest = tuple(Whole(attributes[i]) for i in node if attributes[i].name not in product.names)
+            groups = raw.whole((*product.factors, *rest))
+            if groups is not None:
+                entry = sums.setdefault(groups, {}).setdefault((), [0.0, 0])
+                entry[0] += family.weight
+                entry[1] += 1
+    return node, sums
+
+
+def checked_blocks(workload: Workload, blocks: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """The blocks with families by their own names, not aliases.
+
+    Raises:
+      OptionError: an empty block, an unknown family, or one that is named twice.
+    """
+    resolved = tuple(tuple(workload.family(name).name for name in names) for names in blocks)
+    seen: set[str] = set()
+    for names in resolved:
+        if not names:
+            raise OptionError("a block needs at least one family")
+        for name in names:
+            if name in seen:
+                raise OptionError(f"family {name!r} is named twice in the blocks; a family is measured in one place")
+            seen.add(name)
+    return resolved
+
+
+def centring_weights(schema: Schema, given: Mapping[str, Array]) -> tuple[Array, ...]:
+    """The weights u of every attribute in schema order, validated."""
+    for name in given:
+        if name not in schema:
+            raise OptionError(f"centring weights for unknown attribute {name!r}; {did_you_mean(name, schema.names)}")
+    return tuple(_weights(a.name, a.size, given.get(a.name)) for a in schema)
+
+
+def _weights(name: str, size: int, given: Array | None) -> Array:
+    if given is None:
+        require_memory(f"the centring of {name!r}", size, "use a smaller domain, or bins")
+        return np.full(size, 1.0 / size)
+    try:
+        u = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise OptionError(f"the centring weights of {name!r} must be {size} numbers, got {given!r}") from None
+    if u.shape != (size,) or not np.isfinite(u).all() or not abs(u.sum() - 1) <= 1e-9:
+        raise OptionError(f"the centring weights of {name!r} must be {size} finite numbers that sum to 1")
+    if not np.abs(u).sum() <= LARGEST_WEIGHTS:
+        raise OptionError(
+            f"the centring weights of {name!r} are so large that digits are lost; keep them near 1/{size}"
+        )
+    u = _mirrored(u)
+    # Scaled once: weights that come back from a file must keep their bits.
+    return u if abs(u.sum() - 1) <= size * np.finfo(float).eps else np.asarray(u / u.sum())
+
+
+def _mirrored(u: Array) -> Array:
+    """Weights that are symmetric but for their last digits, made so exactly.
+
+    Solvers find symmetries with a tolerance and then use them exactly: the strategy would be centred on the symmetric
+    weights, not on those that estimates are put together with, a bias of 10^-12 of all rows.
+    """
+    mean = (u + u[::-1]) / 2
+    return np.asarray(mean) if np.abs(u - mean).max() <= ALMOST * np.abs(u).max() else u

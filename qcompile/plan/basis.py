@@ -1,0 +1,36 @@
+"""The strategies of an adaptive run: the plan's own, or the ResidualPlanner basis on every node."""
+
+from __future__ import annotations
+
+from qcompile.errors import OptionError
+from qcompile.plan.plan import Plan
+from qcompile.strategy import Strategy
+
+BASES = ("compiled", "residual")
+"""The strategy that nodes are measured with."""
+
+
+def basis_strategies(plan: Plan, basis: str) -> tuple[Strategy, ...]:
+    """B per class.
+
+    Args:
+      plan: gives classes and compiled strategies.
+      basis: one of `BASES`.
+
+    Raises:
+      OptionError: the residual basis was asked for where centring is not uniform.
+
+    References:
+      Xiao et al. 2023, ResidualPlanner, arXiv 2305.08175.
+    """
+    from qcompile.solvers.bases.residual import solve_residual, why_not
+
+    if basis == "compiled":
+        return plan.strategies
+    reasons = {reason for p in plan.closure.classes if (reason := why_not(p))}
+    if reasons:
+        raise OptionError(
+            f"basis='residual' {reasons.pop()}, this plan has optimised weights; compile it with centring='uniform', "
+            "or use basis='compiled'"
+        )
+    return tuple(solve_residual(problem, bound=0.0).strategy for problem in plan.closure.classes)

@@ -1,0 +1,288 @@
+"""The plan: frozen data that says what will be measured, how well, and at which share of the budget.
+
+A plan has no budget; a budget only rescales it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qcompile.lattice.lattice import Lattice
+from qcompile.plan.allocation import exact_scales, root_total, unit_variances
+from qcompile.privacy.noise.scale import Scale
+from qcompile.privacy.unit import PrivacyUnit
+from qcompile.queries.workload import Family, Workload
+from qcompile.solvers.solution import Solution
+from qcompile.strategy import Strategy
+from qcompile.strategy.variances import ErrorSummary, family_errors
+from qcompile.support.arrays import Array
+from qcompile.support.text import plural
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from qcompile.privacy.budget import Budget
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The choices a plan was compiled with.
+
+    Attributes:
+      solver: "auto", "exact", "rp", "rp+", "wff" or "conic".
+      gap: tolerance of each class's certified relative gap.
+      centring: "uniform", "optimised" or "given".
+      blocks: "no", "auto", "yes" (searched for) or "given".
+      strategies: per attribute the label of its strategy, for "rp+".
+      neighbours: "add-remove" or "replace-one": how tables differ in one privacy unit's rows.
+      contributions: rows that one privacy unit may have.
+    """
+
+    solver: str = "auto"
+    gap: float = 1e-3
+    centring: str = "uniform"
+    blocks: str = "no"
+    strategies: tuple[tuple[str, str], ...] = ()
+    neighbours: str = "add-remove"
+    contributions: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassSummary:
+    """One distinct problem that was solved.
+
+    Attributes:
+      attributes: of the first member node.
+      block: whether the members are unsplit blocks rather than nodes of the closure.
+      members: number of nodes that share the problem.
+      cells: of a member.
+      rank: of its strategy.
+      solver: the route taken.
+      refused: routes not taken, each with the reason.
+      loss: weighted squared error of a member at unit cost spent on it.
+      bound: proven lower bound of the loss.
+      gap: ``loss / bound - 1``.
+      share: of the budget, per member.
+    """
+
+    attributes: tuple[str, ...]
+    block: bool
+    members: int
+    cells: int
+    rank: int
+    solver: str
+    refused: tuple[tuple[str, str], ...]
+    loss: float
+    bound: float
+    gap: float
+    share: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Measurement:
+    """What is measured on one node or block: ``y = g round((B x + sigma Z) / g)``.
+
+    Attributes:
+      attributes: of the node, in schema order.
+      strategy: B, on the node's axes in canonical order.
+      order: the node axis at each canonical position.
+      scale: sigma.
+      grid: g, a power of two.
+      cost: the node's privacy cost, exactly.
+    """
+
+    attributes: tuple[str, ...]
+    strategy: Strategy
+    order: tuple[int, ...]
+    scale: float
+    grid: float
+    cost: Any
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.attributes) or "total"
+        return f"<Measurement of {names}: {self.strategy.rows:,} rows, scale {self.scale:.6g}, grid {self.grid:g}>"
+
+    @property
+    def factors(self) -> tuple[Array, ...]:
+        """Matrices whose Kronecker product is B, axes in schema order; a single one where there is no structure."""
+        return self.strategy.factors([self.order.index(i) for i in range(len(self.order))])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan:
+    """A compiled workload.
+
+    Attributes:
+      workload: what was compiled.
+      closure: the lattice of nodes as arrays.
+      solutions: one per class.
+      options: how it was compiled.
+      plain_sse: total weighted squared error at cost 1 of the plain decomposition, where other designs were compared
+        with it; None where there was nothing to compare.
+    """
+
+    workload: Workload
+    closure: Lattice
+    solutions: tuple[Solution, ...]
+    options: Options
+    plain_sse: float | None = None
+
+    def __repr__(self) -> str:
+        size = f"{self.queries:,} queries in {plural(len(self.workload.families), 'family', 'families')}"
+        return f"<Plan: {size}, rmse {self.rmse():.4g} at cost 1, solver {self.options.solver!r}>"
+
+    @property
+    def queries(self) -> int:
+        """Number of queries."""
+        return self.workload.queries
+
+    @property
+    def views(self) -> int:
+        """Number of distinct attribute sets among the families."""
+        return len(self.workload.views)
+
+    @cached_property
+    def tables(self) -> tuple[tuple[str, ...], ...]:
+        """The attribute sets whose exact counts a run needs, smallest first: those of the blocks, and other views."""
+        apart = {name for names in self.closure.blocks for name in names}
+        views = self.workload.views_of(f for f in self.workload.families if f.name not in apart) if apart else None
+        blocks = [self.closure.names(n) for n in self.closure.nodes[self.closure.first_block :]]
+        order = self.workload.schema.positions
+        needed = {*(self.workload.views if views is None else views), *blocks}
+        return tuple(sorted(needed, key=lambda v: (len(v), [order[n] for n in v])))
+
+    @cached_property
+    def losses(self) -> Array:
+        """L per class."""
+        return np.array([s.loss for s in self.solutions])
+
+    @cached_property
+    def strategies(self) -> tuple[Strategy, ...]:
+        """B per class."""
+        return tuple(s.strategy for s in self.solutions)
+
+    @cached_property
+    def unit(self) -> PrivacyUnit:
+        """Which tables are neighbours."""
+        return PrivacyUnit.of(self.options.neighbours, self.options.contributions, self.workload.schema)
+
+    @cached_property
+    def sensitivities(self) -> Array:
+        """Squared sensitivity per class between neighbouring tables, for predictions."""
+        return np.array([self.unit.predicted(s) for s in self.strategies])
+
+    @cached_property
+    def gap(self) -> float:
+        """Certified relative gap of the total squared error: ``(sum sqrt(c L) / sum sqrt(bound))^2 - 1``.
+
+        c is the squared sensitivity of a node and ``bound`` a lower bound of the least possible c L: that of the
+        certificate where rows are added or removed; see `PrivacyUnit.certified` where one is replaced.
+        """
+        blocks = set(self.closure.class_of[self.closure.first_block :].tolist())
+        problems = enumerate(zip(self.closure.classes, self.solutions, strict=True))
+        bounds = [self.unit.certified(p, s.bound, c not in blocks) for c, (p, s) in problems]
+        least = root_total(np.array(bounds), self.closure.members)
+        total = root_total(self.losses * self.sensitivities, self.closure.members)
+        return max(0.0, (total / least) ** 2 - 1) if least > 0 else math.inf
+
+    @cached_property
+    def unit_sigma_squared(self) -> Array:
+        """Noise variance per class at cost 1, for the plan's privacy unit."""
+        return unit_variances(self.losses, self.closure.members, self.sensitivities)
+
+    def sse(self, cost: float = 1.0) -> float:
+        """Total weighted squared error at a privacy cost: ``(sum sqrt(c L))^2 / cost``."""
+        return root_total(self.losses * self.sensitivities, self.closure.members) ** 2 / cost
+
+    def rmse(self, cost: float = 1.0) -> float:
+        """Root of the mean unweighted variance of a query at a privacy cost."""
+        return math.sqrt(self._unweighted / self.queries / cost)
+
+    @cached_property
+    def _unweighted(self) -> float:
+        """Sum of all queries' variances at cost 1."""
+        total = 0.0
+        for c, (problem, solution) in enumerate(zip(self.closure.classes, self.solutions, strict=True)):
+            errors = sum(t.unweighted * solution.strategy.trace(t.groups) for t in problem.terms)
+            total += float(self.closure.members[c] * self.unit_sigma_squared[c]) * errors
+        return total
+
+    @cached_property
+    def _family_errors(self) -> dict[str, ErrorSummary]:
+        return {}
+
+    def family_errors(self, family: Family) -> ErrorSummary:
+        """Sum and maximum of a family's predicted variances at cost 1."""
+        if family.name not in self._family_errors:
+            self._family_errors[family.name] = family_errors(
+                self.closure.source(family.name), self.strategies, self.unit_sigma_squared, family.products()
+            )
+        return self._family_errors[family.name]
+
+    @cached_property
+    def classes(self) -> tuple[ClassSummary, ...]:
+        """The distinct problems that were solved, in the order of their first nodes."""
+        first: dict[int, int] = {}
+        for position, c in enumerate(self.closure.class_of.tolist()):
+            first.setdefault(c, position)
+        return tuple(self._class_summary(c, first[c]) for c in range(len(self.solutions)))
+
+    def _class_summary(self, c: int, position: int) -> ClassSummary:
+        s, weights = self.solutions[c], self.losses * self.sensitivities
+        return ClassSummary(
+            attributes=self.closure.names(self.closure.nodes[position]),
+            block=position >= self.closure.first_block,
+            members=int(self.closure.members[c]),
+            cells=self.closure.classes[c].cells,
+            rank=s.strategy.rank,
+            solver=s.solver,
+            refused=s.refused,
+            loss=s.loss,
+            bound=s.bound,
+            gap=s.gap,
+            share=math.sqrt(weights[c]) / root_total(weights, self.closure.members),
+        )
+
+    @cached_property
+    def lattice(self) -> nx.DiGraph[tuple[str, ...]]:
+        """The closure as a graph; nodes carry attributes, cells, block, rank, solver, loss, bound, gap and share.
+
+        A block is an extra node, ``block=True``, without edges.
+        """
+        graph = self.closure.graph()
+        for position, c in enumerate(self.closure.class_of.tolist()):
+            graph.nodes[self.closure.key(position)].update(_node_data(self.classes[c] if c >= 0 else None))
+        return graph
+
+    def scales(self, charge: Any) -> tuple[Scale, ...]:
+        """Exact noise scales per class for a charge rho (a Fraction).
+
+        Raises:
+          InternalError: the recomputed cost does not match the charge.
+        """
+        sensitivities = [self.unit.sensitivity_squared(s) for s in self.strategies]
+        return exact_scales(self.losses.tolist(), self.closure.members.tolist(), sensitivities, charge)
+
+    def measurements(self, budget: Budget, accounting: str = "zcdp") -> Iterator[Measurement]:
+        """What would be measured at a budget, node by node, smallest nodes first, then block by block."""
+        scales = self.scales(budget.charge(accounting))
+        for index, node in enumerate(self.closure.nodes):
+            c = int(self.closure.class_of[index])
+            if c >= 0:
+                s = scales[c]
+                yield Measurement(
+                    self.closure.names(node), self.strategies[c], self.closure.orders[index], s.sigma, s.grid, s.cost
+                )
+
+
+def _node_data(found: ClassSummary | None) -> dict[str, Any]:
+    if found is None:  # a zero Gram: nothing to measure
+        return {"rank": 0, "solver": "not measured", "loss": 0.0, "bound": 0.0, "gap": 0.0, "share": 0.0}
+    keys = ("rank", "solver", "loss", "bound", "gap", "share")
+    return {k: getattr(found, k) for k in keys}

@@ -1,0 +1,120 @@
+"""Charges as they stand in a ledger's table: what was spent, for what, and the release that it paid for."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any
+
+from qcompile.errors import OptionError, StorageError
+from qcompile.privacy.exact_numbers import exact, finite
+from qcompile.privacy.unit import MOST_CONTRIBUTIONS, NEIGHBOURS
+from qcompile.support.options import one_of, whole
+from qcompile.version import __version__
+
+_COLUMNS = ("time", "rho", "budget", "neighbours", "contributions", "unit", "mechanism", "noise", "plan")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charge:
+    """What is charged, and for what; all of it public.
+
+    Attributes:
+      rho: exactly.
+      budget: as it was asked for.
+      neighbours: the relation that rho refers to.
+      contributions: rows of one privacy unit.
+      unit: the column by which rows were cut to that number; None where no unit is known to have more.
+      mechanism: "batch", or what else spends.
+      noise: how it was drawn.
+      plan: hash of the plan.
+      time: UTC, when the run began, ISO 8601; now where it is empty.
+      run: of a run that may be resumed, its name; it stands for the release until that is recorded.
+    """
+
+    rho: Fraction
+    budget: str = ""
+    neighbours: str = "add-remove"
+    contributions: int = 1
+    unit: str | None = None
+    mechanism: str = ""
+    noise: str = ""
+    plan: str = ""
+    time: str = ""
+    run: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A recorded charge.
+
+    Attributes:
+      number: from 1, in the order of the charges.
+      charge: what was spent.
+      version: of qcompile.
+      release: name of the file that it paid for, or, before there is one, of the run that is to write it; None where
+        neither was recorded: the charge counts all the same.
+      content: hash of that file's contents.
+    """
+
+    number: int
+    charge: Charge
+    version: str
+    release: str | None
+    content: str | None
+
+
+def checked(charge: Charge) -> Charge:
+    """The charge with its amount as a fraction.
+
+    Raises:
+      BudgetError: the amount is none.
+      OptionError: relation, rows or texts are not what they can be.
+    """
+    for name in ("budget", "unit", "mechanism", "noise", "plan", "time", "run"):
+        value = getattr(charge, name)
+        if not (isinstance(value, str) or (name == "unit" and value is None)):
+            raise OptionError(f"{name} must be text, got {value!r}")
+        if value is not None and value != value.encode(errors="replace").decode():
+            raise OptionError(f"{name} must be text in Unicode, got {value!r}")
+    one_of("neighbours", charge.neighbours, NEIGHBOURS)
+    rows = whole("contributions", charge.contributions, 1, "rows", MOST_CONTRIBUTIONS)
+    return replace(charge, rho=exact("rho", charge.rho), contributions=rows)
+
+
+def insert(connection: sqlite3.Connection, charge: Charge) -> int:
+    """Write a charge, and return its number."""
+    values = {name: getattr(charge, name) for name in _COLUMNS}
+    values |= {"rho": str(charge.rho), "time": charge.time or now(), "version": __version__}
+    values |= {"release": charge.run or None}
+    statement = f"INSERT INTO entries ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
+    number = connection.execute(statement, tuple(values.values())).lastrowid
+    if number is None:
+        raise StorageError("the charge could not be recorded; nothing was drawn")
+    return number
+
+
+def read(connection: sqlite3.Connection) -> tuple[Entry, ...]:
+    """All charges in their order; a ValueError where one is no amount."""
+    columns = ("number", "version", "release", "content", *_COLUMNS)
+    rows = connection.execute(f"SELECT {', '.join(columns)} FROM entries ORDER BY number")
+    return tuple(_entry(dict(zip(columns, row, strict=True))) for row in rows)
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _amount(text: str) -> Fraction:
+    value = finite("rho", text)
+    if value <= 0:  # only tampering writes that; it would give budget back
+        raise ValueError("a charge is above 0")
+    return value
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    charged = {name: row.pop(name) for name in _COLUMNS}
+    return Entry(charge=Charge(**{**charged, "rho": _amount(charged["rho"])}), **row)

@@ -1,0 +1,93 @@
+"""What a ledger says at one moment, and what it would refuse."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+
+from qcompile.errors import BudgetError, OverspendError
+from qcompile.privacy.exact_numbers import amount_text, finite
+from qcompile.privacy.ledger import charges
+from qcompile.privacy.ledger.charges import Charge, Entry
+from qcompile.privacy.ledger.sqlite_file import damaged, facts
+
+
+@dataclass(frozen=True)
+class Book:
+    """The facts of a ledger and all its entries.
+
+    Attributes:
+      facts: what was fixed when it was made.
+      entries: all charges in their order.
+      budget: all that may ever be spent, in rho.
+    """
+
+    facts: Mapping[str, str]
+    entries: tuple[Entry, ...]
+    budget: Fraction
+
+    @staticmethod
+    def of(connection: sqlite3.Connection, path: Path) -> Book:
+        """Read it.
+
+        Raises:
+          StorageError: it does not hold what was once written.
+        """
+        found = facts(connection)
+        try:
+            return Book(found, charges.read(connection), finite("rho", found["rho"]))
+        except (ValueError, LookupError):  # a BudgetError is a ValueError
+            raise damaged(path) from None
+
+    @cached_property
+    def spent(self) -> Fraction:
+        """Sum of all charges, in rho, added up exactly."""
+        return sum((e.charge.rho for e in self.entries), Fraction(0))
+
+    @property
+    def remaining(self) -> Fraction:
+        """What is left, in rho."""
+        return self.budget - self.spent
+
+    @cached_property
+    def unit(self) -> dict[str, str | int | None]:
+        """What charges must agree with: as given when the ledger was made, the rest as in the first charge."""
+        fixed: dict[str, str | int | None] = {}
+        if self.entries:
+            first = self.entries[0].charge
+            fixed = {"neighbours": first.neighbours, "contributions": first.contributions, "unit": first.unit}
+        if "neighbours" in self.facts:
+            fixed["neighbours"] = self.facts["neighbours"]
+        if "contributions" in self.facts:
+            fixed["contributions"] = int(self.facts["contributions"])
+        return fixed
+
+    def require(self, charge: Charge, path: Path) -> None:
+        """Refuse what may not be charged.
+
+        Raises:
+          OverspendError: more than is left.
+          BudgetError: the charge is for another privacy unit.
+        """
+        for name, fixed in self.unit.items():
+            if getattr(charge, name) != fixed:
+                raise BudgetError(
+                    f"ledger {path} adds up charges with {name} {_said(fixed)}, this one has {name} "
+                    f"{_said(getattr(charge, name))}; losses of different privacy units do not add up: use its unit"
+                )
+        if charge.rho > self.remaining:
+            raise OverspendError(_overspent(path, charge.rho, self.remaining), charge.rho, self.remaining)
+
+
+def _said(value: str | int | None) -> str:
+    return "none" if value is None else repr(value) if isinstance(value, str) else str(value)
+
+
+def _overspent(path: Path, requested: Fraction, remaining: Fraction) -> str:
+    parts = {"requested": requested, "remaining": remaining, "short by": requested - remaining}
+    listed = ", ".join(f"{name} {amount_text(value)}" for name, value in parts.items())
+    return f"ledger {path} has too little left of its rho: {listed}; nothing was charged, ask for less"

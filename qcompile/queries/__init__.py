@@ -1,0 +1,1 @@
+"""What is asked: schema, factors, families and workload."""

@@ -1,0 +1,1 @@
+"""Answers of a release, with standard errors."""

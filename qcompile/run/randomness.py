@@ -1,0 +1,120 @@
+"""Randomness as a run uses it: the noise of a batch, and that and the selections of an adaptive run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from qcompile.privacy.noise.exponential_mechanism import make_select, selection_scale
+from qcompile.privacy.noise.opendp_gaussian import enlarged_sigma, opendp_gaussian
+from qcompile.privacy.noise.random_bytes import ByteSource, SeededSource, SystemSource
+from qcompile.privacy.noise.rounded_gaussian import rounded_gaussian
+from qcompile.privacy.noise.scale import Scale
+from qcompile.release.values import Values
+from qcompile.strategy import Strategy
+from qcompile.support.arrays import IntArray
+
+
+class Noise(Protocol):
+    """Adds noise to one node."""
+
+    def __call__(self, strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Values:
+        """Measurements of counts ``x`` (axes in the strategy's order) on the node of that name."""
+
+
+def rounded(sources: Callable[[str], ByteSource]) -> Noise:
+    """The exactly rounded Gaussian.
+
+    Args:
+      sources: the random source of each node, by its name.
+    """
+
+    def add(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Values:
+        grid = scale.grid
+        floats = x.astype(np.float64)
+        scaled = strategy.apply(floats) / grid  # exact: the grid is a power of two
+        if scale.sigma == 0:  # no neighbouring table changes it: public
+            return np.rint(scaled).astype(np.int64)
+        error = strategy.rounding_error(floats) / grid
+
+        def exact(row: int) -> Fraction:
+            return strategy.exact_entry(row, x) / Fraction(grid)
+
+        return rounded_gaussian(scaled, error, scale.sigma / grid, exact, sources(node))
+
+    return add
+
+
+def opendp(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Values:
+    """OpenDP's Gaussian on floats: slow, the cross-check."""
+    values = strategy.apply(x.astype(np.float64))
+    if scale.sigma == 0:
+        return values
+    noisy, _ = opendp_gaussian(values, scale.sigma, _sensitivity_squared(scale), scale.cost / 2)
+    return noisy
+
+
+def delivered_scales(kind: str, scales: tuple[Scale, ...]) -> tuple[Scale, ...]:
+    """The scales that a kind of noise really has: OpenDP's are a little larger and not rounded to a grid."""
+    if kind != "opendp":
+        return scales
+    return tuple(_enlarged(s) if s.sigma > 0 else s for s in scales)
+
+
+def _enlarged(scale: Scale) -> Scale:
+    sigma = enlarged_sigma(scale.sigma, _sensitivity_squared(scale), scale.cost / 2)
+    return replace(scale, sigma=sigma, grid=0.0)
+
+
+def _sensitivity_squared(scale: Scale) -> Fraction:
+    return scale.cost * Fraction(scale.sigma) ** 2
+
+
+def none(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Values:
+    """No noise: for tests."""
+    return strategy.apply(x.astype(np.float64))
+
+
+def make_noise(kind: str, test_seed: int | None) -> Noise:
+    """The noise called ``kind``; rounded noise from the operating system, or from a seed that is NOT PRIVATE."""
+    if kind == "none":
+        return none
+    if kind == "opendp":
+        return opendp
+    if test_seed is None:
+        return rounded(lambda node: SystemSource())
+    return rounded(lambda node: SeededSource(int(test_seed), node))
+
+
+class Chance:
+    """Noise and selections of one kind, as `qcompile.adaptive.aim.Chance` asks for.
+
+    Args:
+      kind: "rounded", "opendp" or "none".
+      test_seed: of deterministic noise and selections: NOT PRIVATE.
+    """
+
+    def __init__(self, kind: str, test_seed: int | None) -> None:
+        self._kind = kind
+        self._noise, self._select = make_noise(kind, test_seed), make_select(kind, test_seed)
+
+    def noise(self, strategy: Strategy, x: IntArray, scale: Scale, label: str) -> npt.NDArray[Any]:
+        """Measurements of counts x: multiples of the grid as int64 with rounded noise, doubles otherwise."""
+        return self._noise(strategy, x, scale, label)
+
+    def delivered(self, scale: Scale) -> Scale:
+        """The scale that the noise really has."""
+        return delivered_scales(self._kind, (scale,))[0]
+
+    def selection_scale(self, sensitivity: int, rho: Fraction) -> float:
+        """The noise scale of a selection that costs at most rho."""
+        return selection_scale(sensitivity, rho)
+
+    def select(self, scores: IntArray, scale: float, label: str) -> int:
+        """The place of a score that is probably near the largest."""
+        return self._select(scores, scale, label)

@@ -1,0 +1,174 @@
+"""Runs that are begun, killed and resumed: the folder ``x.release.unfinished`` beside the release ``x.release``.
+
+It holds a `Journal` and, in ``run.json``, the terms of the run, which whoever resumes it must have, too. It is there
+from before the charge until the release has its name. It holds noisy measurements and public terms, no exact count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from qcompile.errors import StorageError
+from qcompile.run.journal import Journal
+from qcompile.support.files import require_place, require_short_name, shortened, sync_folder
+
+VERSION = 1
+TERMS = "run.json"
+
+
+def folder_of(output: str | Path) -> Path:
+    """The folder of an unfinished run that is to write ``output``."""
+    target = Path(os.path.realpath(output))
+    return target.with_name(f"{target.name}.unfinished")
+
+
+def require_none(output: str | Path) -> None:
+    """Refuse to begin where a run is unfinished.
+
+    Raises:
+      StorageError: there is one.
+    """
+    folder = folder_of(output)
+    if os.path.lexists(folder):
+        raise StorageError(
+            f"{folder} is there: an unfinished run, whose measurements are paid for; finish it with --resume, "
+            "resume=True, or, to lose them, delete the folder"
+        )
+
+
+def require_one(output: str | Path) -> None:
+    """Refuse to resume where nothing is unfinished.
+
+    Raises:
+      StorageError: there is no such run.
+    """
+    folder = folder_of(output)
+    if folder.is_dir():
+        return
+    if os.path.lexists(output):
+        raise StorageError(
+            f"there is nothing to resume: {folder} is missing, and {output} is there, so the run has finished; a new "
+            "run would be charged"
+        )
+    raise StorageError(f"there is nothing to resume: {folder} is missing; run it without --resume, resume=True")
+
+
+@contextmanager
+def unfinished(
+    output: str | Path, terms: Mapping[str, Any], rows: Sequence[int], *, resume: bool = False
+) -> Iterator[Journal]:
+    """The run that is to write a release: begun, or resumed.
+
+    Where the block fails and nothing was paid for or drawn, a folder that was made goes with it; otherwise it stays.
+
+    Args:
+      output: the release.
+      terms: of the run, plain data; who resumes it must have the same.
+      rows: number of measurements per node.
+      resume: whether a run is to be resumed.
+
+    Raises:
+      StorageError: there is an unfinished run, and it is not to be resumed; there is none, or one of other terms, or a
+        damaged one, and it is; another process is at it; the disk refuses.
+    """
+    target = require_place(output)
+    require_short_name(target)
+    journal = _resumed(target, terms, rows) if resume else _begun(target, terms, rows)
+    try:
+        yield journal
+    except BaseException:
+        if not (resume or journal.worth):
+            journal.remove()
+        raise
+    finally:
+        journal.close()
+
+
+def _begun(target: Path, terms: Mapping[str, Any], rows: Sequence[int]) -> Journal:
+    require_none(target)
+    folder = folder_of(target)
+    try:
+        # Made under another name first, so that no folder of this name is without its terms.
+        hidden = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part"))
+        run = f"{target.name} (run {hidden.name.split('.')[-2]})"
+        try:
+            _write_terms(hidden / TERMS, {"version": VERSION, "run": run, "terms": dict(terms)})
+            hidden.rename(folder)
+        except OSError:
+            shutil.rmtree(hidden, ignore_errors=True)
+            require_none(target)  # another run was quicker
+            raise
+        sync_folder(target.parent)
+        return Journal(target, folder, run, len(rows))
+    except OSError as e:
+        raise StorageError(f"cannot write {shortened(folder)}: {e.strerror or e}") from None
+
+
+def _write_terms(path: Path, stated: Mapping[str, Any]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        json.dump(stated, file, sort_keys=True, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+
+
+def _resumed(target: Path, terms: Mapping[str, Any], rows: Sequence[int]) -> Journal:
+    require_one(target)
+    folder = folder_of(target)
+    try:
+        stated = _read_terms(folder)
+        _require_same(folder, stated["terms"], terms)
+        journal = Journal(target, folder, str(stated["run"]), len(rows))
+        try:
+            journal.read()
+            if any(journal[node].size != rows[node] for node in journal.nodes):
+                raise ValueError("measurements do not fit the plan")
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+    except StorageError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError):
+        raise StorageError(
+            f"{folder} is damaged, so the run cannot be resumed; what it charged is spent: delete the folder, and run "
+            "anew"
+        ) from None
+
+
+FOLLOWING = ("budget", "schema hash", "stamps", "version")
+"""Terms that follow from others, which say better what differs."""
+
+
+def _difference(name: str, stated: object, given: object) -> str:
+    if name == "data":
+        return "table (or the file was changed since)"
+    if name == "plan hash":
+        return "plan"
+    return f"{name} ({'none' if stated is None else stated}, not {'none' if given is None else given})"
+
+
+def _read_terms(folder: Path) -> dict[str, Any]:
+    stated = json.loads((folder / TERMS).read_text(encoding="utf-8"))
+    if stated["version"] != VERSION:
+        raise StorageError(f"{folder} was left by another version of qcompile; resume it with that one")
+    return dict(stated)
+
+
+def _require_same(folder: Path, stated: Mapping[str, Any], terms: Mapping[str, Any]) -> None:
+    given = json.loads(json.dumps(terms))
+    other = sorted(name for name in {*stated, *given} if stated.get(name) != given.get(name))
+    if other:
+        told = [n for n in other if n not in FOLLOWING] or other
+        differing = ", ".join(_difference(n, stated.get(n), given.get(n)) for n in told)
+        raise StorageError(
+            f"the unfinished run in {folder} was begun with another {differing}; resume it with the same plan, data "
+            "and options"
+        )

@@ -1,0 +1,46 @@
+"""Text for people: aligned tables, numbers and names that cannot control a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+MANY = 40
+"""Rows that a table shows before it is cut with a count of what is left."""
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: set[int]) -> list[str]:
+    """Aligned columns, two spaces apart; ``left`` are the left-aligned ones, the others are numbers.
+
+    Names and labels come from files: control characters, which could rewrite a terminal, are shown as escapes.
+    """
+    head, rows = [printable(h) for h in head], [[printable(c) for c in r] for r in rows]
+    widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
+        return ("  " + "  ".join(padded)).rstrip()
+
+    return [line(head), *map(line, rows)]
+
+
+def printable(text: str) -> str:
+    """A text without control characters: they are shown as escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
+    """A count with its noun, e.g. ``1 block`` or ``1,200 blocks``; ``nouns`` where that is not noun + s."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {nouns or noun + 's'}"
+
+
+def number(value: float) -> str:
+    """Five significant digits: more than a reader uses, fewer than rounding disturbs."""
+    return f"{value:.5g}"
+
+
+def gap_text(gap: float) -> str:
+    """A gap in per cent; below 1e-7 only that, since rounding disturbs its digits; "unproven" when infinite."""
+    if not math.isfinite(gap):
+        return "unproven"
+    return "<1e-5 %" if gap < 1e-7 else f"{100 * gap:.2g} %"

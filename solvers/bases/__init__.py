@@ -1,0 +1,1 @@
+"""Fixed bases: ResidualPlanner, Weighted Fourier, ResidualPlanner+."""

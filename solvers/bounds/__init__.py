@@ -1,0 +1,1 @@
+"""Lower bounds, and the spectra and roots they are made of."""

@@ -1,0 +1,1 @@
+"""Products, mixtures and alternating solutions of several parts."""

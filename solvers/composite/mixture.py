@@ -1,0 +1,219 @@
+"""Mixtures V = sum_k alpha_k V_k of the terms' own optima, with the best weights.
+
+Each term of a sum is a Kronecker product, so its optimum is that of its groups. One of them, or the best Kronecker
+product for all terms of high rank together, spans every cell; the others are of low rank, so that V^+ follows from the
+Woodbury identity. In these coordinates the loss of any alpha costs the cube of the low rank, whatever the cells: with
+W = V_0^+, X = W C', U = C W C', H = X' G X, D the alpha of each low row and
+E = D^1/2 (alpha_0 + D^1/2 U D^1/2)^-1 D^1/2,
+
+    f(alpha) = tr(G V^+) = (tr(G W) - tr(E H)) / alpha_0,
+    df/dalpha_k = -sum over the rows i of term k of Q_ii,    Q = (I - E U)' H (I - E U) / alpha_0^2,
+
+and df/dalpha_0 follows because f is homogeneous of degree -1. f is convex in alpha, and the normalisation
+``sum_k alpha_k V_k[j, j] <= 1`` is linear; the few cells where it binds are found by cutting planes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qcompile.errors import IntegrityError
+from qcompile.lattice.lattice import Group, Problem, Term
+from qcompile.solvers.bounds.roots import term_rank
+from qcompile.solvers.composite.kronecker import written_out
+from qcompile.solvers.solution import Solution
+from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Part
+from qcompile.strategy.mixture import Plain
+from qcompile.support.arrays import Array, IntArray
+
+LOW_RANK = 1500
+"""Rows of all low-rank terms together: a second for each loss."""
+
+LOW_ENTRIES = 2**26
+"""Entries of their matrix on all cells (512 MB)."""
+
+SMALLEST_SHARE = 1e-6
+"""Every term keeps some weight, or its queries would leave the span."""
+
+CUTS = 20
+"""Rounds of adding the cell that violates the normalisation most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The terms of a problem by rank.
+
+    Attributes:
+      high: terms that one Kronecker product is to serve.
+      low: terms that are served beside it, each by its own strategy.
+    """
+
+    high: tuple[Term, ...]
+    low: tuple[Term, ...]
+
+
+def split(problem: Problem) -> Split:
+    """Terms in falling order of rank while the rest is too large; one at least is high."""
+    ranks = [term_rank(t) for t in problem.terms]
+    order = sorted(range(len(ranks)), key=lambda k: (-ranks[k], k))
+    high = 1
+    while high < len(order) and not _is_low(problem, [ranks[k] for k in order[high:]]):
+        high += 1
+    return Split(
+        tuple(problem.terms[k] for k in order[:high]),
+        tuple(problem.terms[k] for k in order[high:]),
+    )
+
+
+def _is_low(problem: Problem, ranks: Sequence[int]) -> bool:
+    total = sum(ranks)
+    return total <= LOW_RANK and 2 * max(ranks) <= problem.cells and total * problem.cells <= LOW_ENTRIES
+
+
+def why_not(problem: Problem) -> str | None:
+    """The reason this route cannot be taken, or None."""
+    if len(problem.terms) == 1:
+        return "a single term, whose factors are solved alone"
+    return None if split(problem).low else f"no term is of rank at most {LOW_RANK} beside another"
+
+
+def solve_mixture(
+    problem: Problem,
+    solve_high: Callable[[Problem], Solution],
+    solve_low: Callable[[Problem], Solution],
+    bound: float,
+) -> Solution | str:
+    """The best mixture of the terms' own optima, or the reason why there is none.
+
+    Args:
+      problem: a sum with at least one low-rank term.
+      solve_high: solver of the terms of high rank, by a Kronecker product.
+      solve_low: solver of a single term.
+      bound: a lower bound of the problem's loss.
+    """
+    found = split(problem)
+    solved = [solve_high(_alone(problem, found.high)), *(solve_low(_alone(problem, (t,))) for t in found.low)]
+    kernels = [written_out(s.strategy) for s in solved]
+    try:
+        return best_mixture(problem, kernels, bound, f"mixture of {len(kernels)} strategies")
+    except IntegrityError:
+        return "no term spans the queries of all others"
+
+
+def best_mixture(problem: Problem, strategies: Sequence[Plain], bound: float, label: str) -> Solution:
+    """The best weights for given strategies, the first of which spans the rows of the others.
+
+    Args:
+      problem: the node.
+      strategies: unweighted.
+      bound: a lower bound of the problem's loss.
+      label: the route, for people.
+
+    Raises:
+      IntegrityError: the first strategy does not span the others' rows.
+    """
+    alpha = _Model.of(problem, MixtureStrategy(strategies)).optimise()
+    mixed = MixtureStrategy([_scaled(s, math.sqrt(a)) for s, a in zip(strategies, alpha, strict=True)])
+    loss = sum(t.weighted * mixed.trace(t.groups) for t in problem.terms) * float(mixed.column_norms().max())
+    return Solution(mixed, loss, min(bound, loss), label)
+
+
+def _alone(problem: Problem, terms: tuple[Term, ...]) -> Problem:
+    return Problem(problem.shape, terms, problem.uniform)
+
+
+def _scaled(strategy: Plain, factor: float) -> Plain:
+    if isinstance(strategy, FourierStrategy):
+        return FourierStrategy(factor * strategy.kernel)
+    first, *others = strategy.parts
+    return KroneckerStrategy(strategy.shape, [Part(first.axes, first.shape, factor * first.matrix), *others])
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """The loss as a function of alpha, in the coordinates of the low-rank rows.
+
+    Attributes:
+      base: tr(G W).
+      inner: U, ``(r, r)``.
+      gram: H, ``(r, r)``.
+      term: the position in alpha of each low row, ``(r,)``, from 1.
+      norms: ``V_k[j, j]`` per strategy and cell, ``(terms, cells)``.
+    """
+
+    base: float
+    inner: Array
+    gram: Array
+    term: IntArray
+    norms: Array
+
+    @staticmethod
+    def of(problem: Problem, stack: MixtureStrategy) -> _Model:
+        """From unweighted strategies."""
+        columns, solved = stack.low_rows
+        r, d = columns.shape[-1], len(problem.shape)
+        gram = np.zeros((r, r))
+        for t in problem.terms:
+            gram += t.weighted * np.tensordot(solved, _applied(t.groups, solved), (range(d), range(d)))
+        inner = np.tensordot(columns, solved, (range(d), range(d)))
+        return _Model(
+            sum(t.weighted * stack.base.trace(t.groups) for t in problem.terms),
+            (inner + inner.T) / 2,
+            (gram + gram.T) / 2,
+            np.repeat(np.arange(1, len(stack.terms)), [t.rows for t in stack.terms[1:]]),
+            np.stack([t.column_norms().ravel() for t in stack.terms]),
+        )
+
+    def loss(self, alpha: Array) -> tuple[float, Array]:
+        """The error f and its gradient."""
+        rows = self.term
+        root = np.sqrt(alpha[rows])
+        middle = root[:, None] * np.linalg.inv(alpha[0] * np.eye(len(root)) + root[:, None] * self.inner * root) * root
+        value = (self.base - float((middle * self.gram).sum())) / alpha[0]
+        rest = np.eye(len(root)) - middle @ self.inner
+        falls = ((self.gram @ rest) * rest).sum(axis=0) / alpha[0] ** 2
+        gradient: Array = -np.bincount(rows, falls, minlength=len(alpha)).astype(np.float64)
+        gradient[0] = (-value - float(alpha[1:] @ gradient[1:])) / alpha[0]
+        return value, gradient
+
+    def optimise(self) -> Array:
+        """The best alpha, scaled so that the largest V[j, j] is 1."""
+        alpha = np.full(len(self.norms), 1 / len(self.norms))
+        cells = {int((alpha @ self.norms).argmax())}
+        for _ in range(CUTS):
+            alpha = self._within(alpha, self.norms[:, sorted(cells)])
+            norms = alpha @ self.norms
+            if norms.max() <= 1 + 1e-9:
+                break
+            cells.add(int(norms.argmax()))
+        return np.asarray(alpha / (alpha @ self.norms).max())
+
+    def _within(self, start: Array, norms: Array) -> Array:
+        """The best alpha with ``alpha @ norms <= 1``: the logarithm of f by sequential quadratic programming."""
+        from scipy.optimize import LinearConstraint, minimize
+
+        def logarithm(alpha: Array) -> tuple[float, Array]:
+            value, gradient = self.loss(alpha)
+            return math.log(value), np.asarray(gradient / value, dtype=np.float64)
+
+        found = minimize(
+            logarithm,
+            start / max(1.0, float((start @ norms).max())),
+            jac=True,
+            method="SLSQP",
+            bounds=[(SMALLEST_SHARE, None)] * len(start),
+            constraints=[LinearConstraint(norms.T, -np.inf, 1.0)],
+            options={"ftol": 1e-10, "maxiter": 200},
+        )
+        return np.asarray(np.maximum(found.x, SMALLEST_SHARE))
+
+
+def _applied(groups: Sequence[Group], x: Array) -> Array:
+    """``G x`` for the Kronecker product G of groups, ``(*shape, r)``."""
+    for g in groups:
+        x = g.gram.apply(x, g.axes)
+    return x

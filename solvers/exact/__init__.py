@@ -1,0 +1,1 @@
+"""The optimum of one problem, with its certificate."""

@@ -1,0 +1,143 @@
+"""Derivatives of the optimal loss L(G) of a node, by the envelope theorem.
+
+With S, mu and V0 = R' K^-1/2 R at the optimum (see `certificate`), L = S^2 and
+
+    dL/dG = S D R' K^-3/2 R D                  (V^+ within the span of G, but right for a span that turns, too),
+    dL/du_i[k] = -2 S sum_j mu_j V0[j, j with k in place of j_i]    (a change of the centring of axis i).
+
+Both follow from dL = S tr(K^-1/2 dK) with K = R D R'. For the second, dR = -W du 1' = -R du 1' on axis i, for changes
+du that sum to 0 (W the queries before that axis is centred: R du = W (I - u 1') du = W du). Nothing but the solution
+itself is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from qcompile.solvers.exact.certificate import Best, Point, Problem, RootBlock, evaluate, restricted
+from qcompile.solvers.exact.fixed_point import fixed_point
+from qcompile.solvers.exact.interior_point import interior_point, work
+from qcompile.support.arrays import Array
+
+ITERATIONS = 80
+"""Fixed-point iterations, cheap and few on smooth problems, before the interior point takes over."""
+
+HESSIAN_WORK = 1e9
+"""Multiplications of a Hessian up to which it does."""
+
+ROUNDS, FULL_ITERATIONS, ACTIVE = 6, 8, 1e-3
+"""Of problems where few cells carry weight: rounds, iterations on all cells in each, and the least share to count."""
+
+SPREAD = 0.1
+"""Share of a warm start's weight that is spread evenly where many cells are slack: what is 0 comes back slowly."""
+
+SMALLEST = 1e-7
+"""Elsewhere every cell starts with at least this share of the uniform weight."""
+
+
+@dataclass(frozen=True, eq=False)
+class Envelope:
+    """An optimum with what its derivatives need.
+
+    Attributes:
+      shape: of the cells.
+      root: R, of full row rank, ``(rank, cells)``.
+      point: the certificate at mu.
+    """
+
+    shape: tuple[int, ...]
+    root: Array
+    point: Point
+
+    @property
+    def mu(self) -> Array:
+        """Dual weights per cell."""
+        return self.point.mu
+
+    @property
+    def loss(self) -> float:
+        """L."""
+        return self.point.value**2
+
+    @cached_property
+    def _rows(self) -> Array:
+        """B with V0 = B'B, ``(rank, cells)``."""
+        ((values, vectors),) = self.point.eigen
+        return np.asarray((values**-0.25)[:, None] * (vectors.T @ self.root))
+
+    @cached_property
+    def gram_gradient(self) -> Array:
+        """dL/dG, ``(cells, cells)``."""
+        ((values, vectors),) = self.point.eigen
+        rows = (values**-0.75)[:, None] * (vectors.T @ self.root) * self.mu
+        return np.asarray(self.point.value * (rows.T @ rows))
+
+    def axis_gradient(self, axis: int) -> Array:
+        """dL/du of one axis, up to a constant: meaningful for changes that sum to 0."""
+        rows = np.moveaxis(self._rows.reshape(-1, *self.shape), axis + 1, -1)
+        weights = np.moveaxis(self.mu.reshape(self.shape), axis, -1)
+        weighted = (rows * weights).sum(axis=-1)
+        return np.asarray(-2 * self.point.value * np.tensordot(weighted, rows, axes=weighted.ndim))
+
+
+def envelope(root: Array, shape: Sequence[int], start: Array | None, gap: float) -> Envelope:
+    """Solve one problem.
+
+    Args:
+      root: R of full row rank with ``R' R`` the Gram, ``(rank, cells)``.
+      shape: of the cells.
+      start: dual weights of a similar problem, or None.
+      gap: certified relative gap wanted.
+    """
+    n = root.shape[1]
+    posed = Problem((RootBlock(root, np.arange(n)),), np.ones(n))
+    if len(root) == 1:  # a single query: all weight on its largest entries
+        return Envelope(tuple(shape), root, evaluate(posed, _largest(root[0])))
+    slack = 2 * len(root) < n
+    point = evaluate(posed, _start(start, n, slack))
+    best = Best(point)
+    if slack:
+        _few_cells(posed, point, best, gap)
+    else:
+        fixed_point(posed, point, best, gap, ITERATIONS)
+    if best.gap > gap and work(posed) <= HESSIAN_WORK:
+        cold = evaluate(posed, posed.uniform())
+        interior_point(posed, cold, best, gap)
+        fixed_point(posed, cold, best, gap, ITERATIONS)
+    return Envelope(tuple(shape), root, best.point)
+
+
+def _few_cells(posed: Problem, point: Point, best: Best, gap: float) -> None:
+    """Most cells of a problem of low rank carry no weight: a few iterations find the others, the next are on those."""
+    for _ in range(ROUNDS):
+        point = fixed_point(posed, point, best, gap, FULL_ITERATIONS)
+        if best.gap <= gap:
+            break
+        active = np.flatnonzero(point.mu > ACTIVE * point.mu.max())
+        part = restricted(posed, active)
+        inner = evaluate(part, point.mu[active] / point.mu[active].sum())
+        inner = fixed_point(part, inner, Best(inner), gap / 2, ITERATIONS)
+        mu = point.mu.copy()
+        mu[active] = inner.mu * point.mu[active].sum()
+        point = evaluate(posed, mu)
+        best.add(point)
+
+
+def _largest(query: Array) -> Array:
+    """Even weights on the largest entries."""
+    size = np.abs(query)
+    most = (size >= (1 - 1e-9) * size.max()).astype(np.float64)
+    return np.asarray(most / most.sum())
+
+
+def _start(mu: Array | None, n: int, slack: bool) -> Array:
+    if mu is None:
+        return np.full(n, 1 / n)
+    if slack:
+        return (1 - SPREAD) * mu + SPREAD / n
+    raised = np.maximum(mu, SMALLEST / n)
+    return np.asarray(raised / raised.sum())

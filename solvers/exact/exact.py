@@ -1,0 +1,182 @@
+"""The optimal strategy of one problem: on the short side or dense, in symmetric blocks, by two iterations.
+
+The interior point solves what is small enough for its Hessian to full precision. Larger problems take the fixed point;
+where that is slow the interior point finishes on the cells that matter, and the certificate, always computed on all
+cells, brings back those that were left out wrongly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qcompile.lattice.gram import RANK_TOLERANCE
+from qcompile.lattice.lattice import Problem
+from qcompile.solvers.bounds.roots import dense_gram, dense_root, short_root, span_gram, term_rank
+from qcompile.solvers.exact import certificate
+from qcompile.solvers.exact.certificate import Best, RootBlock, evaluate, restricted, strategy_rows
+from qcompile.solvers.exact.fixed_point import fixed_point
+from qcompile.solvers.exact.interior_point import interior_point, work
+from qcompile.solvers.exact.symmetry import Symmetry, SymmetryBlock, find_symmetry, matrix_invariant, root_invariant
+from qcompile.solvers.solution import Solution
+from qcompile.strategy import KroneckerStrategy
+from qcompile.support.arrays import Array
+
+DENSE_CELLS = 4096
+"""Cells up to which a dense Gram is decomposed: 128 MB a matrix, about a minute an iteration without symmetry."""
+
+QUICK_CELLS = 2000
+"""Cells up to which that is a matter of seconds an iteration."""
+
+SHORT_RANK = 2500
+"""Rows of R up to which the short side is taken: a few seconds an iteration."""
+
+SHORT_ENTRIES = 2**26
+"""Entries of R up to which the short side is taken (512 MB)."""
+
+COPIES = 6
+"""Square matrices that the dense route holds at once."""
+
+HESSIAN_WORK = 1e10
+"""Multiplications of a Hessian up to which the interior point is taken: about half a second."""
+
+POLISHED = 1e-8
+"""The gap that the interior point aims at whatever was asked: the last digits cost two or three iterations."""
+
+POLISHED_WORK = 1e9
+"""Multiplications of a Hessian up to which these iterations are nothing to think about."""
+
+PATIENCE = 40
+"""Fixed-point iterations between attempts to finish on the active cells."""
+
+ROUNDS = 40
+
+IDLE = 1e-6
+"""Orbits with less than this share of the largest weight carry none."""
+
+EXCHANGES = 8
+"""Rounds of exchanging idle orbits for violated ones."""
+
+SMALLEST_START = 1e-9
+"""The interior point starts away from the boundary."""
+
+
+def why_not(problem: Problem) -> str | None:
+    """The reason this route cannot be taken, or None."""
+    # A single term has no cheaper kind of certificate to wait for: its limit is that of a few minutes.
+    limit = min(SHORT_RANK, DENSE_CELLS) if len(problem.terms) == 1 else DENSE_CELLS
+    if _short(problem) or problem.cells <= limit:
+        return None
+    return f"{problem.cells} cells at full rank, dense limit {limit}"
+
+
+def is_slow(problem: Problem) -> bool:
+    """Whether an iteration takes long enough to try approximations first."""
+    return problem.cells > QUICK_CELLS and not _short(problem) and _largest_block(problem) > QUICK_CELLS
+
+
+def _largest_block(problem: Problem) -> int:
+    """Columns of the largest symmetric block of a dense Gram."""
+    symmetry = find_symmetry(problem.shape, matrix_invariant(dense_gram(problem), span_gram(problem)))
+    return max(len(b.orbits) for b in symmetry.blocks)
+
+
+def solve_exact(problem: Problem, gap: float) -> Solution:
+    """The optimal strategy to a certified relative gap of the squared error."""
+    return solve_with_weights(problem, gap)[0]
+
+
+def solve_with_weights(problem: Problem, gap: float) -> tuple[Solution, Array]:
+    """The optimal strategy, and the weights mu of its strategy's point on all cells, ``(cells,)``."""
+    short = _short(problem)
+    symmetry, pairs = _short_blocks(problem) if short else _dense_blocks(problem)
+    posed = certificate.Problem(tuple(RootBlock(root, s.orbits) for s, root in pairs), symmetry.sizes)
+    best = optimise(posed, gap)
+    parts = zip(pairs, strategy_rows(posed, best.point), strict=True)
+    rows = np.concatenate([s.expand(b) for (s, _), b in parts])
+    side = f"rank {len(rows)} of {problem.cells}" if short else "dense"
+    label = f"optimal, {side}" + (f", {len(pairs)} symmetric blocks" if len(pairs) > 1 else "")
+    weights = np.zeros(problem.cells)
+    for s, _ in pairs:
+        weights[s.cell] = best.point.mu[s.orbits[s.column]]
+    return Solution(KroneckerStrategy.dense(problem.shape, rows), best.point.loss, best.bound, label), weights
+
+
+def optimise(posed: certificate.Problem, gap: float) -> Best:
+    """The best point found, normally within ``gap``; its certificate says how far it got."""
+    point = evaluate(posed, posed.uniform())
+    best = Best(point)
+    if work(posed) <= HESSIAN_WORK:
+        wanted = min(gap, POLISHED) if work(posed) <= POLISHED_WORK else gap / 4
+        point = interior_point(posed, point, best, wanted)
+    for _ in range(ROUNDS):
+        if best.gap <= gap:
+            break
+        before = best.gap
+        point = fixed_point(posed, point, best, gap, PATIENCE)
+        if best.gap > gap:
+            _finish(posed, point, best, gap)
+        if best.gap > 0.999 * before:
+            break
+    return best
+
+
+def _finish(posed: certificate.Problem, point: certificate.Point, best: Best, gap: float) -> None:
+    """The interior point on as many orbits as are affordable, the heaviest first; violated ones take idle ones' places.
+
+    The certificate of each result is computed on all orbits.
+    """
+    most = int(np.sqrt(2 * HESSIAN_WORK / sum(b.root.shape[0] ** 2 for b in posed.blocks)))
+    score, weights = point.mu, point.mu
+    for _ in range(EXCHANGES):
+        active = np.sort(np.argsort(-score, kind="stable")[:most])
+        part = restricted(posed, active)
+        start = np.maximum(weights[active], SMALLEST_START)
+        inner = evaluate(part, start / (part.sizes @ start))
+        inner = interior_point(part, inner, Best(inner), gap / 4)
+        weights = np.zeros(len(posed.sizes))
+        weights[active] = inner.mu
+        found = evaluate(posed, weights)
+        best.add(found)
+        excess = found.variances / found.value - 1
+        if best.gap <= gap or not (excess > gap).any():
+            break
+        # Weighted orbits stay; the most violated of the others come next.
+        score = np.where(weights > IDLE * weights.max(), 2.0, np.maximum(excess, 0) / (1 + excess.max()))
+
+
+def _short(problem: Problem) -> bool:
+    """Whether the terms' own ranks leave a root much smaller than the square matrix."""
+    total = 0
+    for t in problem.terms:
+        total += term_rank(t)
+        if total * 2 > problem.cells and len(problem.terms) > 1 and problem.cells <= DENSE_CELLS:
+            return False
+        if total > SHORT_RANK or total * problem.cells > SHORT_ENTRIES:
+            return False
+    return len(problem.terms) == 1 or total * 2 <= problem.cells or problem.cells > DENSE_CELLS
+
+
+Pairs = list[tuple[SymmetryBlock, Array]]
+
+
+def _short_blocks(problem: Problem) -> tuple[Symmetry, Pairs]:
+    root = short_root(problem)
+    symmetry = find_symmetry(problem.shape, root_invariant(root))
+    if len(symmetry.blocks) == 1:
+        return symmetry, [(symmetry.blocks[0], root)]
+    scale = float(np.linalg.norm(root, 2))
+    pairs = [(s, _row_space(s.restrict_rows(root), RANK_TOLERANCE * scale)) for s in symmetry.blocks]
+    return symmetry, [(s, r) for s, r in pairs if len(r)]
+
+
+def _row_space(rows: Array, tolerance: float) -> Array:
+    """The same Gram with as many rows as the rank."""
+    _, s, vt = np.linalg.svd(rows, full_matrices=False)
+    return np.ascontiguousarray(s[s > tolerance, None] * vt[s > tolerance])
+
+
+def _dense_blocks(problem: Problem) -> tuple[Symmetry, Pairs]:
+    gram, span = dense_gram(problem), span_gram(problem)
+    symmetry = find_symmetry(problem.shape, matrix_invariant(gram, span))
+    pairs = [(s, dense_root(s.restrict(gram), s.restrict(span))) for s in symmetry.blocks]
+    return symmetry, [(s, r) for s, r in pairs if len(r)]

@@ -1,0 +1,42 @@
+"""The multiplicative fixed point: cheap steps that never need more than the certificate itself.
+
+mu_j <- mu_j (v_j / S)^p is the multiplicative algorithm for optimal designs (Yu 2010), monotone in S for exponents up
+to 1. Larger exponents need half to a third of the iterations; they are tried first and taken back when S falls.
+"""
+
+from __future__ import annotations
+
+from qcompile.solvers.exact.certificate import Best, Point, Problem, evaluate
+
+FASTEST = 3.0
+"""Largest exponent: 4 was seen to cycle."""
+
+PATIENCE = 20
+"""Iterations without any improvement before double precision is taken to be exhausted."""
+
+
+def fixed_point(problem: Problem, start: Point, best: Best, gap: float, iterations: int) -> Point:
+    """Iterate until the certified gap is at most ``gap``, the iterations are used up, or nothing improves.
+
+    Args:
+      problem: the blocks.
+      start: where to begin; its weights must be positive wherever the optimum's may be.
+      best: updated with every point.
+      gap: relative, of the squared error.
+      iterations: the most eigendecompositions.
+
+    Returns:
+      The last point.
+    """
+    point, exponent, stalled = start, FASTEST, 0
+    for _ in range(iterations):
+        if best.gap <= gap or stalled > PATIENCE:
+            break
+        mu = point.mu * (point.variances / point.value) ** exponent
+        following = evaluate(problem, mu / (problem.sizes @ mu))
+        if following.value < point.value and exponent > 1:
+            exponent = 1.0  # the step was too long: back to the monotone one, from the same point
+            continue
+        stalled = 0 if best.add(following) else stalled + 1
+        point, exponent = following, min(FASTEST, exponent + 0.5)
+    return point

@@ -1,0 +1,219 @@
+"""Where a table can be: Arrow files, folders, several files, DuckDB databases, Ibis tables."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import ibis
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+from qcompile.data import Database, Reading, preflight
+from qcompile.data.curator.diagnose import diagnose
+from qcompile.data.curator.draft import draft
+from qcompile.data.opening import open_data
+from qcompile.data.sources.databases import redacted
+from qcompile.data.sources.guarded import quiet
+from qcompile.errors import DataError, OptionError, QCompileError
+from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Policy, Schema
+
+SCHEMA = Schema(
+    (
+        Attribute("age", IntegerDomain(0, 3), Policy("clip")),
+        Attribute("sex", CategoryDomain(("f", "m")), Policy("other", "rest")),
+        Attribute("pay", NumericDomain((0.0, 1.0, 2.5)), Policy("drop")),
+    )
+)
+DATA: dict[str, Any] = {
+    "who": ["a", "b", "a", "c", "c"],
+    "sex": ["f", "m", None, "f", "m"],
+    "age": [1, 3, 7, -2, 2],
+    "pay": [0.0, 0.5, 2.5, None, 1.0],
+}
+TABLE = pa.table(DATA)
+AGES, SEXES = [0, 1, 1, 2], [1, 2, 1]
+
+
+def arrow(folder: pathlib.Path) -> pathlib.Path:
+    with pa.OSFile(str(folder / "t.arrow"), "wb") as sink, pa.ipc.new_file(sink, TABLE.schema) as writer:
+        writer.write_table(TABLE, max_chunksize=2)
+    return folder / "t.arrow"
+
+
+def arrow_stream(folder: pathlib.Path) -> pathlib.Path:
+    with pa.OSFile(str(folder / "t.arrow"), "wb") as sink, pa.ipc.new_stream(sink, TABLE.schema) as writer:
+        writer.write_table(TABLE, max_chunksize=2)
+    return folder / "t.arrow"
+
+
+def compressed(folder: pathlib.Path) -> pathlib.Path:
+    feather.write_feather(TABLE, folder / "t.feather", compression="zstd")
+    return folder / "t.feather"
+
+
+def parts(folder: pathlib.Path, suffix: str) -> list[pathlib.Path]:
+    paths = [folder / f"part {i}{suffix}" for i in range(3)]
+    for i, path in enumerate(paths):
+        piece = TABLE.slice(2 * i, 2)
+        if suffix == ".csv":
+            piece.to_pandas().astype({"age": "Int64"}).to_csv(path, index=False, lineterminator=["\n", "\r\n", "\n"][i])
+        elif suffix == ".parquet":
+            pq.write_table(piece, path)
+        else:
+            feather.write_feather(piece, path, compression="uncompressed")
+    return paths
+
+
+def parquet_folder(folder: pathlib.Path) -> pathlib.Path:
+    parts(folder, ".parquet")
+    (folder / "_SUCCESS").touch()
+    (folder / "notes.txt").write_text("no table")
+    (folder / ".part 9.parquet").write_bytes(b"left by a program that was killed")
+    return folder
+
+
+def database(folder: pathlib.Path) -> Database:
+    path = folder / "people.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.register("given", TABLE)
+        connection.execute("CREATE SCHEMA survey; CREATE TABLE survey.people AS SELECT * FROM given")
+    return Database(str(path), "people", "survey")
+
+
+def ibis_table(folder: pathlib.Path) -> Any:
+    connection = ibis.duckdb.connect()
+    connection.con.register("given", TABLE)
+    connection.raw_sql("CREATE TABLE people AS SELECT * FROM given")
+    with quiet():
+        return connection.table("people")
+
+
+PLACES: dict[str, Callable[[pathlib.Path], Any]] = {
+    "arrow": arrow,
+    "arrow stream": arrow_stream,
+    "feather": compressed,
+    "csv files": lambda folder: parts(folder, ".csv"),
+    "parquet files": lambda folder: parts(folder, ".parquet"),
+    "arrow files": lambda folder: [str(path) for path in parts(folder, ".feather")],
+    "parquet folder": parquet_folder,
+    "duckdb": database,
+    "ibis": ibis_table,
+    "ibis memtable": lambda folder: ibis.memtable(TABLE),
+}
+
+
+@pytest.mark.parametrize("engine", ["auto", "memory", "duckdb"])
+@pytest.mark.parametrize("place", PLACES)
+def test_every_place_gives_the_same_counts(place: str, engine: str, tmp_path: pathlib.Path) -> None:
+    data = PLACES[place](tmp_path)
+    with open_data(data, SCHEMA, [("age",), ("sex",)], engine=engine) as counts:
+        assert counts.total == 4
+        assert counts.table(("age",)).tolist() == AGES
+        assert counts.table(("sex",)).tolist() == SEXES
+    with open_data(data, SCHEMA, reading=Reading("who"), engine=engine) as counts:
+        assert counts.total == 3
+
+
+@pytest.mark.parametrize("place", ["csv files", "parquet folder", "duckdb", "ibis"])
+def test_diagnosis_and_draft(place: str, tmp_path: pathlib.Path) -> None:
+    data = PLACES[place](tmp_path)
+    facts = diagnose(data, SCHEMA, unit="who")
+    assert (facts.rows, facts.dropped, facts.counted) == (5, 1, 3)
+    assert "age : integer -2..7 clip" in draft(data)
+
+
+def problem(data: object, engine: str = "auto") -> str:
+    with pytest.raises(QCompileError) as caught:
+        preflight(data, SCHEMA, engine=engine)
+    assert caught.value.__context__ is None
+    return str(caught.value)
+
+
+def test_files_that_do_not_belong_together(tmp_path: pathlib.Path) -> None:
+    csv, parquet, arrows = parts(tmp_path, ".csv"), parts(tmp_path, ".parquet"), parts(tmp_path, ".arrow")
+    assert problem([csv[0], parquet[0]]) == "the files are of several kinds, .csv and .parquet; give files of one kind"
+    assert "no such file" in problem([csv[0], tmp_path / "none.csv"])
+    assert "is a directory; name" in problem([tmp_path])
+    csv[1].write_text("who,sex,pay,age\n")
+    assert "part 1.csv and " in problem(csv)
+    assert "differ in their header" in problem(csv)
+    pq.write_table(TABLE.set_column(2, "age", TABLE["age"].cast(pa.int8())), parquet[2])
+    assert "differ in their columns" in problem(parquet)
+    assert "differ in their columns" in problem(tmp_path)
+    feather.write_feather(TABLE.select(["age", "sex", "pay"]), arrows[1])
+    assert "differ in their columns" in problem(arrows)
+    (tmp_path / "empty").mkdir()
+    assert "is a directory without .parquet files" in problem(tmp_path / "empty")
+    assert "cannot read data of type list" in problem([])
+
+
+def test_damaged_arrow_files(tmp_path: pathlib.Path) -> None:
+    path = arrow(tmp_path)
+    raw = path.read_bytes()
+    for damaged in (raw[:-20], raw[: len(raw) // 2], b"x", b"ARROW1\0\0", b"FEA1 old"):
+        path.write_bytes(damaged)
+        assert "is not a readable Arrow file" in problem(path)
+
+
+def test_databases_that_are_none(tmp_path: pathlib.Path) -> None:
+    found = database(tmp_path)
+    assert "no table 'peple'; did you mean 'people'?" in problem(Database(found.url, "peple", "survey"))
+    assert "no table 'people'; it has none that can be seen" in problem(Database(found.url, "people"))
+    assert "no table was named; known: people" in problem(Database(found.url, "", "survey"))
+    assert "no such file" in problem(Database(str(tmp_path / "none.duckdb"), "people"))
+    assert "named like a DuckDB database; say which table of it" in problem(found.url)
+    (tmp_path / "text.db").write_text("no database at all" * 1000)
+    assert "cannot be opened as a DuckDB database" in problem(Database(str(tmp_path / "text.db"), "people"))
+    assert "cannot open mysql://me@host/x as a database; give a URL" in problem(
+        Database("mysql://me:secret@host/x", "t")
+    )
+    assert "engine='spark' cannot count a DuckDB table" in problem(found, "spark")
+
+
+def test_a_database_file_is_only_read(tmp_path: pathlib.Path) -> None:
+    found = database(tmp_path)
+    before = pathlib.Path(found.url).read_bytes()
+    with open_data(found, SCHEMA, [("age",)], engine="database") as counts:
+        assert counts.table(("age",)).tolist() == AGES
+    assert pathlib.Path(found.url).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["people.duckdb"]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:secret@host:5432/people?sslpassword=secret", "postgresql://me@host:5432/people"),
+        ("postgresql://:secret@host", "postgresql://host"),
+        ("postgresql://me:sec:ret@host:port/x", "postgresql://..."),
+        ("postgresql:///people", "postgresql:///people"),
+        ("people.duckdb", "people.duckdb"),
+    ],
+)
+def test_passwords_are_not_shown(url: str, shown: str) -> None:
+    assert redacted(url) == shown
+    assert "secret" not in repr(Database(url, "t"))
+
+
+def test_a_lazy_frame_is_not_computed() -> None:
+    assert problem(pl.LazyFrame(DATA)) == (
+        "the data is a LazyFrame, which polars has not computed yet; pass data.collect()"
+    )
+
+
+def test_an_unbound_table_has_no_connection() -> None:
+    with pytest.raises(OptionError, match="not bound to one connection"):
+        preflight(ibis.table({"age": "int64", "sex": "string", "pay": "float64"}), SCHEMA)
+
+
+def test_columns_of_other_types_in_a_database(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "odd.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE t AS SELECT DATE '2026-11-30' AS age, 'f' AS sex, 1.0 AS pay")
+    with pytest.raises(DataError, match="attribute 'age': the column is of type date, but the schema declares numbers"):
+        preflight(Database(str(path), "t"), SCHEMA)

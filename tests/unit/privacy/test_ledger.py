@@ -1,0 +1,399 @@
+"""The ledger: exact to the end, never overspent, never undone, whoever writes and whatever dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import pickle
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from qcompile.cli.app import execute
+from qcompile.errors import BudgetError, OptionError, OverspendError, StorageError
+from qcompile.privacy.budget import Budget
+from qcompile.privacy.ledger import sqlite_file as ledger_file
+from qcompile.privacy.ledger.charges import Charge
+from qcompile.privacy.ledger.ledger import Ledger
+
+
+@pytest.fixture
+def ledger(tmp_path: pathlib.Path) -> Ledger:
+    return Ledger.create(tmp_path / "one.ledger", Budget(rho=1))
+
+
+PARTS: dict[str, list[Any]] = {
+    "0.1, 0.2, 0.7": [0.1, 0.2, 0.7],
+    "3 equal parts": ["1/3"] * 3,
+    "7 equal parts": [Fraction(1, 7)] * 7,
+    "49 equal parts": ["1/49"] * 49,
+}
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_parts_spend_exactly_all(parts: list[Any], ledger: Ledger) -> None:
+    """opendp#2131, #2789: 0.1 + 0.2 + 0.7 of 1, and 3, 7, 49 equal parts, all run; the ledger ends at exactly 1."""
+    for part in parts:
+        ledger.charge(part)
+    assert ledger.spent == 1
+    assert ledger.remaining == 0
+    with pytest.raises(OverspendError):
+        ledger.charge("1e-100")
+
+
+@settings(max_examples=20)
+@given(st.lists(st.fractions(Fraction(1, 1000), Fraction(1, 3), max_denominator=10**12), min_size=1, max_size=6))
+def test_any_fractions_add_up(tmp_path_factory: pytest.TempPathFactory, parts: list[Fraction]) -> None:
+    made = Ledger.create(tmp_path_factory.mktemp("l") / "l", Budget(rho=sum(parts)))
+    assert [made.charge(p) for p in parts] == list(range(1, len(parts) + 1))
+    assert made.remaining == 0
+
+
+def test_an_overspend_has_the_numbers_and_changes_nothing(ledger: Ledger) -> None:
+    """PyDP#263, openmed#2457: an exhausted budget is a typed error with numbers; the ledger's bytes are the same."""
+    ledger.charge("2/3")
+    before = ledger.path.read_bytes()
+    with pytest.raises(OverspendError, match="requested 1/2, remaining 1/3, short by 1/6") as caught:
+        ledger.charge(0.5)
+    assert (caught.value.requested, caught.value.remaining) == (Fraction(1, 2), Fraction(1, 3))
+    assert caught.value.short_by == Fraction(1, 6)
+    assert caught.value.exit_code == 3
+    assert ledger.path.read_bytes() == before
+    assert [p.name for p in ledger.path.parent.iterdir()] == ["one.ledger"]
+
+
+@pytest.mark.parametrize("amount", [0, -1, float("nan"), float("inf"), "x", "", None, True])
+def test_no_other_amounts(amount: Any, ledger: Ledger) -> None:
+    with pytest.raises(BudgetError, match="rho"):
+        ledger.charge(amount)
+    with pytest.raises(BudgetError, match="rho"):
+        ledger.charge(Charge(rho=amount))
+    assert ledger.entries == ()
+
+
+def test_an_entry_says_what_was_spent_for_what(ledger: Ledger) -> None:
+    charge = Charge(
+        rho=Fraction(1, 7),
+        budget="asked",
+        neighbours="replace-one",
+        contributions=2,
+        unit="home",
+        mechanism="batch",
+        noise="rounded",
+        plan="abc",
+        time="2026-01-02T03:04:05+00:00",
+    )
+    assert ledger.book.unit == {}
+    number = ledger.charge(charge)
+    (entry,) = Ledger.open(ledger.path).entries
+    assert (entry.number, entry.charge, entry.release, entry.content) == (number, charge, None, None)
+    assert ledger.book.unit == {"neighbours": "replace-one", "contributions": 2, "unit": "home"}
+    ledger.record(number, "x.release", "f00")
+    (entry,) = ledger.entries
+    assert (entry.charge, entry.release, entry.content) == (charge, "x.release", "f00")
+
+
+def test_a_charge_without_a_time_gets_one(ledger: Ledger) -> None:
+    ledger.charge(1)
+    assert len(ledger.entries[0].charge.time) == len("2026-01-02T03:04:05+00:00") == len(ledger.book.facts["time"])
+
+
+def test_a_release_is_recorded_once(ledger: Ledger) -> None:
+    number = ledger.charge("1/2")
+    ledger.record(number, "x", "f00")
+    for wrong in (number, number + 1):
+        with pytest.raises(StorageError, match=f"no entry {wrong} that waits"):
+            ledger.record(wrong, "y", "bad")
+    assert ledger.entries[0].release == "x"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM entries",
+        "UPDATE entries SET rho = '1/1000'",
+        "UPDATE entries SET contributions = 5",
+        "UPDATE entries SET number = 7",
+        "UPDATE facts SET value = '100' WHERE name = 'rho'",
+        "DELETE FROM facts",
+        "INSERT OR REPLACE INTO facts VALUES ('rho', '1000')",
+        "INSERT INTO facts VALUES ('contributions', '7')",
+        "INSERT OR REPLACE INTO entries SELECT number, time, '1/1000', budget, neighbours, contributions, unit,"
+        " mechanism, noise, plan, version, release, content FROM entries",
+    ],
+)
+def test_no_charge_is_undone_or_changed(statement: str, ledger: Ledger) -> None:
+    ledger.charge("1/2")
+    connection = sqlite3.connect(ledger.path)
+    with pytest.raises(sqlite3.IntegrityError):
+        connection.execute(statement)
+    connection.close()
+    assert ledger.spent == Fraction(1, 2)
+
+
+def test_charges_are_for_one_privacy_unit(tmp_path: pathlib.Path) -> None:
+    """Losses of different units do not add up: the first charge, or who made the ledger, decides."""
+    one = Charge(rho=Fraction(1, 9))
+    ninth = Fraction(1, 9)
+    other = [Charge(rho=ninth, neighbours="replace-one"), Charge(rho=ninth, contributions=2)]
+    first = Ledger.create(tmp_path / "first", Budget(rho=1))
+    first.charge(one)
+    given = Ledger.create(tmp_path / "given", Budget(rho=1), neighbours="add-remove", contributions=1)
+    assert given.book.unit == {"neighbours": "add-remove", "contributions": 1}
+    for ledger in (first, given):
+        for charge in other:
+            with pytest.raises(BudgetError, match="different privacy units do not add up"):
+                ledger.charge(charge)
+            with pytest.raises(BudgetError, match="different privacy units do not add up"):
+                ledger.require(charge)
+        ledger.charge(one)
+    part = Ledger.create(tmp_path / "part", Budget(rho=1), contributions=2)
+    assert part.book.unit == {"contributions": 2}
+    with pytest.raises(BudgetError):
+        part.charge(one)
+    part.charge(other[1])
+    assert part.book.unit == {"neighbours": "add-remove", "contributions": 2, "unit": None}
+
+
+def test_require_changes_nothing(ledger: Ledger) -> None:
+    before = ledger.path.read_bytes()
+    ledger.require(Charge(rho=Fraction(1)))
+    with pytest.raises(OverspendError):
+        ledger.require(Charge(rho=Fraction(2)))
+    assert ledger.path.read_bytes() == before
+
+
+def test_a_budget_of_epsilon_and_delta_is_its_rho(tmp_path: pathlib.Path) -> None:
+    budget = Budget(epsilon=1, delta="1e-9")
+    made = Ledger.create(tmp_path / "l", budget)
+    assert made.budget == budget.rho
+    assert made.book.facts["budget"] == budget.describe()
+    made.charge(budget.rho)
+    assert made.remaining == 0
+
+
+def test_an_existing_file_is_never_touched(ledger: Ledger, tmp_path: pathlib.Path) -> None:
+    before = ledger.path.read_bytes()
+    with pytest.raises(StorageError, match="never written over"):
+        Ledger.create(ledger.path, Budget(rho=100))
+    assert ledger.path.read_bytes() == before
+    dangling = tmp_path / "link"
+    dangling.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(StorageError, match="never written over"):
+        Ledger.create(dangling, Budget(rho=1))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "one.ledger"]
+
+
+WRONG: dict[str, tuple[Callable[[pathlib.Path], Any], str]] = {
+    "missing": (lambda p: None, "there is no ledger"),
+    "a folder": (lambda p: p.mkdir(), "not a ledger of qcompile"),
+    "a pipe": (lambda p: os.mkfifo(p), "not a ledger of qcompile"),
+    "empty": (lambda p: p.write_bytes(b""), "not a ledger of qcompile"),
+    "text": (lambda p: p.write_text("rho 1\n" * 100), "not a ledger of qcompile"),
+    "another database": (lambda p: sqlite3.connect(p).execute("CREATE TABLE t (x)").connection.close(), "not a ledger"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_other_files_are_no_ledgers(case: str, tmp_path: pathlib.Path) -> None:
+    make, message = WRONG[case]
+    make(tmp_path / "l")
+    for use in (lambda: Ledger.open(tmp_path / "l"), lambda: Ledger(tmp_path / "l").charge(1)):
+        with pytest.raises(StorageError, match=message):
+            use()
+    assert not (tmp_path / "l").is_file() or case != "missing"
+
+
+def test_a_damaged_ledger_is_refused_not_reset(ledger: Ledger) -> None:
+    ledger.charge("1/2")
+    whole = ledger.path.read_bytes()
+    for damaged in (whole[:5000], whole[: len(whole) // 2], whole[:100] + b"\xff" * 4000 + whole[4100:]):
+        ledger.path.write_bytes(damaged)
+        with pytest.raises(StorageError):
+            _ = ledger.charge("1/4"), ledger.entries
+    assert len(whole) > 5000
+
+
+@pytest.mark.parametrize("value", ["x", "1/0", "-1", "nan", ""])
+def test_amounts_that_were_tampered_with_are_refused(value: str, ledger: Ledger) -> None:
+    connection = sqlite3.connect(ledger.path, isolation_level=None)
+    connection.execute("DROP TRIGGER entries_stay")
+    ledger.charge("1/2")
+    connection.execute("UPDATE entries SET rho = ?", (value,))
+    connection.close()
+    with pytest.raises(StorageError, match="damaged"):
+        ledger.charge("1/4")
+
+
+def test_another_format_is_refused(ledger: Ledger) -> None:
+    connection = sqlite3.connect(ledger.path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(StorageError, match="format 99"):
+        Ledger.open(ledger.path)
+
+
+@pytest.mark.parametrize("wrong", [{"neighbours": "swap"}, {"contributions": 0}, {"contributions": True}])
+def test_create_checks_its_options(wrong: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    with pytest.raises(OptionError):
+        Ledger.create(tmp_path / "l", Budget(rho=1), **wrong)
+    with pytest.raises(OptionError, match="must be a Budget"):
+        Ledger.create(tmp_path / "l", 1)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_path_with_odd_characters(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a?mode=ro #%41 é.ledger"
+    Ledger.create(path, Budget(rho=1)).charge("1/2")
+    assert Ledger.open(path).remaining == Fraction(1, 2)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_who_waits_too_long_is_told_and_nothing_is_charged(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_file, "WAIT", 0.05)
+    other = sqlite3.connect(ledger.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StorageError, match="in use by another process"):
+        ledger.charge("1/2")
+    other.close()
+    assert ledger.entries == ()
+    ledger.charge("1/2")
+
+
+def test_threads_never_overspend(ledger: Ledger) -> None:
+    refused: list[BudgetError] = []
+
+    def spend() -> None:
+        for _ in range(5):
+            try:
+                ledger.charge("1/15")
+            except OverspendError as e:
+                refused.append(e)
+
+    threads = [threading.Thread(target=spend) for _ in range(5)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert (len(ledger.entries), len(refused)) == (15, 10)
+    assert ledger.spent == 1
+
+
+SPENDER = """
+import sys
+from qcompile.privacy.ledger.ledger import Ledger
+from qcompile.errors import OverspendError
+sys.stdin.readline()
+done = 0
+for _ in range(int(sys.argv[3])):
+    try:
+        Ledger.open(sys.argv[1]).charge(sys.argv[2])
+        done += 1
+    except OverspendError:
+        pass
+print(done)
+"""
+
+
+def spender(ledger: Ledger, rho: str, times: int) -> subprocess.Popen[str]:
+    arguments = [sys.executable, "-c", SPENDER, str(ledger.path), rho, str(times)]
+    return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_twenty_processes_never_overspend(ledger: Ledger) -> None:
+    """All start at once and ask for twice what there is: exactly all of it is granted, and none waits for ever."""
+    processes = [spender(ledger, "1/50", 5) for _ in range(20)]
+    for p in processes:
+        assert p.stdin
+        p.stdin.write("go\n")
+        p.stdin.flush()
+    granted = [int(p.communicate(timeout=90)[0]) for p in processes]
+    assert [p.returncode for p in processes] == [0] * 20
+    assert sum(granted) == 50
+    assert ledger.spent == 1
+    assert len(ledger.entries) == 50
+
+
+def test_killed_at_any_moment_a_charge_is_whole_or_absent(tmp_path: pathlib.Path) -> None:
+    """kill -9 in the middle of many charges: the file opens, adds up, and can be charged on."""
+    made = Ledger.create(tmp_path / "l", Budget(rho=1000))
+    for attempt in range(8):
+        process = spender(made, "1/7", 10**6)
+        assert process.stdin
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        before, deadline = len(made.entries), time.monotonic() + 60
+        while len(made.entries) < before + 2 and time.monotonic() < deadline:
+            time.sleep(0.001 * attempt)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        entries = made.entries
+        assert len(entries) >= before + 2
+        assert made.spent == Fraction(len(entries), 7)
+        assert made.charge("1/7") == len(entries) + 1
+
+
+def test_a_half_made_ledger_has_no_name(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "link", fails)
+    with pytest.raises(StorageError, match="No space left"):
+        Ledger.create(tmp_path / "l", Budget(rho=1))
+    assert not list(tmp_path.iterdir())
+
+
+def test_unrelated_fractions_add_up_past_what_python_prints(tmp_path: pathlib.Path) -> None:
+    ledger = Ledger.create(tmp_path / "l", Budget(rho=1))
+    for i in range(8):
+        ledger.charge(Fraction(10**860, 10**890 + 2 * i + 1))
+    with pytest.raises(OverspendError, match="requested 2, remaining 1, short by 1"):
+        ledger.charge(2)
+    assert execute(["ledger", "show", str(ledger.path)]) == 0
+    assert execute(["ledger", "show", str(ledger.path), "--json"]) == 0
+
+
+def test_a_refusal_can_be_sent_between_processes(ledger: Ledger) -> None:
+    with pytest.raises(OverspendError) as caught:
+        ledger.charge(2)
+    home = pickle.loads(pickle.dumps(caught.value))
+    assert (str(home), home.short_by) == (str(caught.value), 1)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"contributions": None}, {"contributions": 0}, {"neighbours": "swap"}, {"contributions": 10**30}]
+)
+def test_a_charge_that_cannot_be_is_not_called_damage(wrong: dict[str, Any], ledger: Ledger) -> None:
+    with pytest.raises(OptionError):
+        ledger.charge(Charge(rho=Fraction(1, 2), **wrong))
+    ledger.charge(Charge(rho="1/2"))  # type: ignore[arg-type]
+    assert ledger.spent == Fraction(1, 2)
+
+
+@pytest.mark.parametrize("name", ["y" * 250, "y" * 300, "a\0b"])
+def test_names_that_cannot_be(name: str, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(StorageError):
+        Ledger.create(tmp_path / name, Budget(rho=1))
+    with pytest.raises(StorageError):
+        Ledger.open(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_amounts_are_stored_exactly(ledger: Ledger) -> None:
+    ledger.charge(Fraction(1, 3 * 10**30))
+    connection = sqlite3.connect(ledger.path)
+    ((stored,),) = connection.execute("SELECT rho FROM entries").fetchall()
+    connection.close()
+    assert stored == "1/3" + "0" * 30
+    assert json.loads(json.dumps(str(ledger.remaining))) == str(1 - Fraction(1, 3 * 10**30))
