@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from qcompile.compiler.total_error import Total
-from qcompile.queries.factors import Circular, Marginal
+from qcompile.queries.factors import Circular, Factor, Marginal
 from qcompile.queries.workload import Workload
 from qcompile.support.arrays import Array
 
@@ -78,13 +78,18 @@ def free_roles(workload: Workload, blocks: Sequence[Sequence[str]] = ()) -> list
             for role, axis in zip(x.roles, x.axis_order, strict=True):
                 name = x.names[axis]
                 seen.setdefault(name, set()).add((x.key, role, f.weight, f.choose))
-                if not isinstance(x, Marginal | Circular) and x.shape[axis] > 1:
+                if not _is_invariant(x) and x.shape[axis] > 1:
                     free.add(name)
     groups: dict[object, list[str]] = {}
     for a in workload.schema:
         if a.name in free:
             groups.setdefault((a.size, frozenset(seen[a.name])), []).append(a.name)
     return [tuple(names) for names in groups.values()]
+
+
+def _is_invariant(factor: Factor) -> bool:
+    """Whether permutations or cyclic shifts of all cells leave a factor unchanged."""
+    return isinstance(factor, Marginal) or (isinstance(factor, Circular) and not factor.leaves_other)
 
 
 def _minimise(total: Total, progress: Callable[[int, int], None]) -> list[Array]:

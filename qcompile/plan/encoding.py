@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from qcompile.errors import StorageError
 from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
-from qcompile.queries.factors.base import OneAttribute
+from qcompile.queries.factors.ordered import Ordered
 from qcompile.queries.factors.threshold import Threshold
 from qcompile.queries.schema import Attribute, CategoryDomain, Domain, IntegerDomain, NumericDomain, Policy, Schema
 from qcompile.queries.workload import Family, Workload
@@ -113,6 +113,8 @@ def factor_data(factor: Factor, store: ArrayStore) -> dict[str, Any]:
         thresholds = None if factor.thresholds is None else list(factor.thresholds)
         data |= {"coefficients": list(factor.coefficients), "thresholds": thresholds}
         data |= {"constant": factor.constant, "at_least": factor.at_least}
+    elif isinstance(factor, Ordered) and factor.leaves_other:
+        data |= {"through_other": False}
     elif isinstance(factor, Random):
         data |= {"p": factor.p, "count": factor.count, "seed": factor.seed}
     elif isinstance(factor, Matrix):
@@ -122,17 +124,17 @@ def factor_data(factor: Factor, store: ArrayStore) -> dict[str, Any]:
     return data
 
 
-ONE_ATTRIBUTE: dict[str, Callable[[Attribute], OneAttribute]] = {
-    kind.kind: kind for kind in (Marginal, Prefix, Range, Circular)
-}
+ORDERED: dict[str, type[Ordered]] = {kind.kind: kind for kind in (Prefix, Range, Circular)}
 
 
 def read_factor(data: dict[str, Any], schema: Schema, store: ArrayStore) -> Factor:
     """The inverse of `factor_data`."""
     attributes = [schema[name] for name in data["attributes"]]
     kind = data["kind"]
-    if kind in ONE_ATTRIBUTE:
-        return ONE_ATTRIBUTE[kind](*attributes)
+    if kind == Marginal.kind:
+        return Marginal(*attributes)
+    if kind in ORDERED:
+        return ORDERED[kind](*attributes, through_other=_through_other(data))
     if kind in (Affine.kind, Abs.kind):
         threshold = Affine if kind == Affine.kind else Abs
         options = {"constant": data["constant"], "at_least": data["at_least"]}
@@ -144,6 +146,14 @@ def read_factor(data: dict[str, Any], schema: Schema, store: ArrayStore) -> Fact
     if kind == Predicate.kind:
         return Predicate(attributes, store.get(data["holds"]), data["text"])
     raise StorageError(f"unknown kind of factor {kind!r} in the file")
+
+
+def _through_other(data: dict[str, Any]) -> bool:
+    """Whether an ordered factor runs through an ``other`` cell; files from before it stood outside do not say."""
+    through = data.get("through_other", True)
+    if not isinstance(through, bool):
+        raise ValueError("the mark through_other must be true or false")
+    return through
 
 
 def workload_data(workload: Workload, store: ArrayStore) -> dict[str, Any]:

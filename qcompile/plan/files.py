@@ -31,7 +31,10 @@ from qcompile.support.arrays import Array, IntArray, require_memory
 from qcompile.version import __version__
 
 KIND = "qcompile plan"
-VERSION = 3
+VERSION = 4
+
+OLDEST = 3
+"""Files from before ordered factors left the ``other`` cell out: their factors run through it, as they did."""
 
 CENTRING = ("uniform", "optimised", "given")
 BLOCKS = ("no", "auto", "yes", "given")
@@ -66,7 +69,7 @@ def load_plan(path: str | Path) -> Plan:
     Raises:
       StorageError: missing, damaged, changed, of another kind or version.
     """
-    document, arrays, _ = archive.read(path, KIND, VERSION)
+    document, arrays, _ = archive.read(path, KIND, VERSION, OLDEST)
     return read_plan(document, ArrayStore.checked(arrays))
 
 

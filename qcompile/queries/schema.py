@@ -107,7 +107,7 @@ class Policy:
     """What happens to nulls and to values outside the domain.
 
     ``strict``: an error; ``clip``: the nearest end (nulls stay an error); ``drop``: the row leaves all
-    counts; ``other``: one more cell, after the listed ones, with the label ``other``.
+    counts; ``other``: one more cell, after the listed ones and outside of their order, with the label ``other``.
     """
 
     kind: PolicyKind = "strict"

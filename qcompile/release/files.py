@@ -28,7 +28,10 @@ from qcompile.support import archive
 from qcompile.support.files import replacing
 
 KIND = "qcompile release"
-VERSION = 5
+VERSION = 6
+
+OLDEST = 5
+"""Holds a plan of version 3; see `qcompile.storage.OLDEST`."""
 
 
 def save_release(release: Release, path: str | Path) -> str:
@@ -79,7 +82,7 @@ def load_release(path: str | Path) -> Release:
     Raises:
       StorageError: missing, damaged, changed, of another kind or version.
     """
-    file = archive.Archive.opened(path, KIND, VERSION)
+    file = archive.Archive.opened(path, KIND, VERSION, OLDEST)
     document, (arrays, measured) = file.document, _read(file)
     store = ArrayStore.checked(arrays)
     try:

@@ -4,7 +4,8 @@ Source: Weighted Fourier Factorizations (arXiv 2512.21499). B = sum_k sqrt(h_k) 
 h_k = h_-k. The mechanism's B is the circulant of the doubles in `kernel`, an exact real matrix.
 
 An interval of L of n cells has |f_k^* q|^2 = sin^2(pi k L / n) / (n sin^2(pi k / n)), wherever it starts: so the
-variances of interval queries depend on their lengths alone, and those of all lengths are one Fourier transform.
+variances of interval queries depend on their lengths alone, and those of all lengths are one Fourier transform. Arcs
+around a cell that they leave out follow from the same numbers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy.typing as npt
 from qcompile.lattice.lattice import Group
 from qcompile.lattice.projection import is_uniform
 from qcompile.queries.factors.base import CHUNK, OneAttribute
+from qcompile.queries.factors.circular import Circular
 from qcompile.strategy import pair_distance as pairs
 from qcompile.strategy.base import EPS, Block, Strategy, column_bound, exact_dot
 from qcompile.support.arrays import Array, IntArray, cells, require_memory
@@ -183,10 +185,13 @@ class FourierStrategy(Strategy):
         value = (self._inverse**2).transpose([a for b in blocks for a in b.axes])
         value = value.reshape([cells(b.projection.shape) for b in blocks])
         for axis, b in enumerate(blocks):
-            if _intervals(b) is not None:
+            if _intervals(b) is not None or _gapped(b) is not None:
                 value = _interval_variances(value, axis)
         for axis, b in enumerate(blocks):
-            if _intervals(b) is None:
+            arcs = _gapped(b)
+            if arcs is not None:
+                value = _gapped_variances(arcs, value, axis)
+            elif _intervals(b) is None:
                 value = _contracted(b, value, axis)
         return value
 
@@ -220,7 +225,17 @@ def _largest_prime(n: int) -> int:
 def _intervals(block: Block) -> OneAttribute | None:
     """The block's factor, where its queries are intervals and centring takes nothing but their zero frequency."""
     factor = block.projection.factor
-    return factor if isinstance(factor, OneAttribute) and is_uniform(block.projection.u[0]) else None
+    if isinstance(factor, OneAttribute) and factor.contiguous and is_uniform(block.projection.u[0]):
+        return factor
+    return None
+
+
+def _gapped(block: Block) -> Circular | None:
+    """The block's factor, where its arcs leave out a cell that stands between the last value and the first."""
+    factor = block.projection.factor
+    if isinstance(factor, Circular) and not factor.contiguous and is_uniform(block.projection.u[0]):
+        return factor
+    return None
 
 
 def _interval_variances(value: Array, axis: int) -> Array:
@@ -238,6 +253,23 @@ def _interval_variances(value: Array, axis: int) -> Array:
     by_length[..., 1:2] = waves[..., 1:].sum(axis=-1, keepdims=True) / n
     lengths = np.arange(1, n + 1)
     return np.moveaxis(by_length[..., np.minimum(lengths, n - lengths)], -1, axis)
+
+
+def _gapped_variances(factor: Circular, value: Array, axis: int) -> Array:
+    """The variances of arcs with a cells before a gap of one cell and b behind it, from those g of intervals by length.
+
+    The arc is the interval of a + b + 1 cells less the gap's cell, whose covariances with the two sides are differences
+    of g again: ``g(a+b+1) - g(a+1) + g(a) - g(b+1) + g(b) + g(1)``. An arc that ends before the gap has b = 0.
+    """
+    require_memory("the variances of a family", factor.count * (value.size // value.shape[axis]), SMALLER)
+    padding = [(int(i == axis), 0) for i in range(value.ndim)]
+    g: Array = np.pad(value, padding)  # g(0) = 0
+    before, behind = factor.around_gap()
+    found = g.take(before + behind + 1, axis)
+    found -= g.take(before + 1, axis)
+    found += g.take(before, axis)
+    found -= (np.diff(g, axis=axis) - g.take([1], axis)).take(behind, axis)
+    return np.maximum(found, 0.0)
 
 
 def _contracted(block: Block, value: Array, axis: int) -> Array:

@@ -104,8 +104,16 @@ def content_hash(hashes: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(dict(hashes), sort_keys=True).encode()).hexdigest()
 
 
-def read(path: str | Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]], str]:
+def read(
+    path: str | Path, kind: str, version: int, oldest: int | None = None
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]], str]:
     """Read and verify a file, all of it.
+
+    Args:
+      path: the file.
+      kind: see `write`.
+      version: the newest format that is read.
+      oldest: the oldest; only the newest where None.
 
     Returns:
       Document, arrays (read-only) and content hash.
@@ -113,7 +121,7 @@ def read(path: str | Path, kind: str, version: int) -> tuple[dict[str, Any], dic
     Raises:
       StorageError: missing, not a file, not of this kind or version, damaged, or larger than memory allows.
     """
-    with Archive.opened(path, kind, version) as found:
+    with Archive.opened(path, kind, version, oldest) as found:
         return found.document, found.arrays(found.names), found.content
 
 
@@ -131,24 +139,24 @@ class Archive:
       close: closes the file, which happens by itself when it is no longer used.
     """
 
-    def __init__(self, path: Path, kind: str, version: int) -> None:
+    def __init__(self, path: Path, kind: str, version: int, oldest: int | None = None) -> None:
         self.path, self.kind, self._lock = path, kind, threading.Lock()
         with ExitStack() as stack:
             self._zip = stack.enter_context(container.opened(path, kind))
-            self._hashes = _listed(self._zip, path, kind, version)
+            self._hashes = _listed(self._zip, path, kind, version if oldest is None else oldest, version)
             self.document = _document(self._member(DOCUMENT), path)
             self.content = content_hash(self._hashes)
             self.close = weakref.finalize(self, stack.pop_all().close)
 
     @classmethod
-    def opened(cls, path: str | Path, kind: str, version: int) -> Archive:
-        """Open a file.
+    def opened(cls, path: str | Path, kind: str, version: int, oldest: int | None = None) -> Archive:
+        """Open a file; see `read`.
 
         Raises:
           StorageError: missing, not a file, not of this kind or version, or damaged.
         """
         with _understood(Path(path), kind):
-            return cls(Path(path), kind, version)
+            return cls(Path(path), kind, version, oldest)
 
     def __enter__(self) -> Archive:
         return self
@@ -256,16 +264,17 @@ def kind_of(path: str | Path) -> str | None:
         return None
 
 
-def _listed(z: zipfile.ZipFile, path: Path, kind: str, version: int) -> dict[str, str]:
+def _listed(z: zipfile.ZipFile, path: Path, kind: str, oldest: int, newest: int) -> dict[str, str]:
     """The hashes of the members, which are exactly those that are there."""
     manifest = _manifest(z)
     found = manifest["kind"]
     if found != kind:
         raise StorageError(f"{path} is a {_shown(found)} file, not a {kind} file; name a {kind} file")
-    if type(manifest["version"]) is not int or manifest["version"] != version:
+    if type(manifest["version"]) is not int or not oldest <= manifest["version"] <= newest:
+        read = str(newest) if oldest == newest else f"{oldest} to {newest}"
         raise StorageError(
-            f"{path} has format version {_shown(manifest['version'])}, this qcompile reads {version}; make it again, "
-            "or install the version that wrote it"
+            f"{path} has format version {_shown(manifest['version'])}, this qcompile reads {read}; make it again, or "
+            "install the version that wrote it"
         )
     hashes: dict[str, str] = manifest["sha256"]
     names = [i.filename for i in z.infolist()]

@@ -12,7 +12,7 @@ The Gram of the ranges is n+1 times the inverse of tridiag(-1, 2, -1); centred, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -53,15 +53,17 @@ def gram_rank(gram: Gram) -> int:
 
 
 def _closed_form(gram: Gram) -> Array | None:
-    if len(gram.shape) != 1 or len(gram.key) < 2:
+    if len(gram.shape) != 1 or gram.key[:1] not in ((Prefix.kind,), (Range.kind,)):
         return None
     n = gram.cells
-    kind, centring = gram.key[0], gram.key[-1]
+    kind, _, *outside, centring = gram.key
     centred = centring == ((True, ""),)
     if not centred and centring != ((True, u_key(uncentred(n))),):
         return None
-    forms: dict[object, Callable[[int, bool], Array]] = {Prefix.kind: _prefix, Range.kind: _range}
-    return forms[kind](n, centred) if kind in forms else None
+    if kind == Prefix.kind:
+        # One more ordered cell in place of the other cell adds one query, the total, which centring makes 0.
+        return _prefix(n if centred else n - len(outside), centred)
+    return None if centred and outside else _range(n - len(outside), centred)
 
 
 def _prefix(n: int, centred: bool) -> Array:

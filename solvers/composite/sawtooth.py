@@ -33,7 +33,9 @@ def solve_sawtooth(problem: Problem, bound: float) -> Solution | None:
 
 
 def _is_centred_prefix(gram: Gram) -> bool:
-    return gram.key == (Prefix.kind, gram.cells, ((True, ""),))
+    """Also beside an ``other`` cell: as the last of the order it would add one query, the total, centred 0."""
+    centred = ((True, ""),)
+    return gram.key in ((Prefix.kind, gram.cells, centred), (Prefix.kind, gram.cells, "other", centred))
 
 
 def _sawtooths(n: int) -> FourierStrategy:

@@ -10,14 +10,16 @@ import numpy as np
 from qcompile.api import Plan, compile
 from qcompile.queries.factors import Abs, Affine, Circular, Marginal, Matrix, Predicate, Prefix, Random, Range
 from qcompile.queries.schema import Policy, Schema
-from qcompile.queries.workload import Workload
+from qcompile.queries.workload import Workload, default_factor
 from qcompile.support.arrays import Array
-from tests.conformance.helpers import category, family, integer, integers, some_weights, workload
+from tests.conformance.helpers import category, family, integer, integers, some_weights, with_other, workload
 
 A, B, C, D = integers(3, 4, 3, 2)
 ONE = integer("one", 1)
 P, Q, R, S = (integer(name, 3) for name in "pqrs")
 SHIFTED = integer("s", 4, low=-2)
+HOUR, PAY = with_other(integer("hour", 4), cyclic=True), with_other(integer("pay", 3))
+KIND = with_other(category("kind", 2))
 ODD_SUM = np.array([[(i + j) % 2 == 1 for j in range(4)] for i in range(3)])
 
 WORKLOADS: dict[str, Callable[[], Workload]] = {
@@ -45,6 +47,15 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "size one only": lambda: workload([ONE], family(Prefix(ONE))),
     "size one in the middle": lambda: workload(
         [D, ONE, A], family(Marginal(D), Circular(ONE), Range(A)), family(Affine([A, ONE], [1, 1]), Prefix(D))
+    ),
+    "other cells": lambda: workload(
+        [D, HOUR, PAY], family(Circular(HOUR), Prefix(PAY)), family(Range(PAY)), family(Marginal(HOUR), Prefix(D))
+    ),
+    "arcs beside an other cell": lambda: workload([D, HOUR], family(Circular(HOUR)), family(Marginal(D))),
+    "pairs with other cells": lambda: workload(
+        [D, PAY, KIND],
+        family(*map(default_factor, (D, PAY, KIND)), choose=(1, 2), name="pairs"),
+        family(Range(KIND), Circular(PAY)),
     ),
     "affine": lambda: workload([A, B, D], family(Affine([A, B], [1, 1])), family(Prefix(D), Prefix(A))),
     "affine out of order": lambda: workload(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from qcompile.privacy.budget import Budget
 from qcompile.privacy.unit import PrivacyUnit
 from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Prefix, Range
 from qcompile.queries.factors.threshold import Threshold
-from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, Schema
+from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, Policy, Schema
 from qcompile.queries.workload import Family, Product, Workload
 from qcompile.support.arrays import Array, IntArray
 
@@ -25,6 +26,11 @@ UNIT = Budget(cost=1)
 
 def integer(name: str, size: int, low: int = 0) -> Attribute:
     return Attribute(name, IntegerDomain(low, low + size - 1))
+
+
+def with_other(attribute: Attribute, *, cyclic: bool = False) -> Attribute:
+    """The attribute with one more cell, for everything else."""
+    return replace(attribute, policy=Policy("other", "unknown"), cyclic=cyclic)
 
 
 def category(name: str, size: int) -> Attribute:
@@ -53,7 +59,8 @@ def query_matrix(factor: Factor) -> Array:
         return _threshold_matrix(factor)
     if not isinstance(factor, Marginal | Prefix | Range | Circular):
         return factor.contract([None] * len(factor.shape)).reshape(factor.count, -1)
-    n = factor.shape[0]
+    # The other cell is in no order: its column stays 0.
+    n = factor.shape[0] if isinstance(factor, Marginal) else factor.attributes[0].domain.size
     sets: dict[type[Factor], list[set[int]]] = {
         Marginal: [{i} for i in range(n)],
         Prefix: [set(range(c + 1)) for c in range(n)],

@@ -56,19 +56,19 @@ def test_there_are_modules_to_look_at() -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_randomness_is_imported_by_measure_and_chance_alone(path: pathlib.Path) -> None:
-    """Batch noise comes through `measure`; an adaptive run is given all its randomness by `chance`."""
+def test_randomness_is_imported_by_one_module(path: pathlib.Path) -> None:
+    """All noise and selections of a run come through `qcompile.run.randomness`."""
     name = name_of(path)
     if not name.startswith("qcompile.privacy."):
         assert (SELECTION in imported(path)) == (name == "qcompile.run.randomness")
     # `doctor` draws a few numbers around zero to see that the sampler is installed; it has no data.
-    allowed = name.startswith("qcompile.privacy.") or name == "qcompile.run.measure"
+    allowed = name.startswith("qcompile.privacy.") or name == "qcompile.run.randomness"
     assert allowed or not imported(path) & SOURCES
 
 
 def test_the_module_that_sees_randomness_is_found() -> None:
     """The test above would notice: the one permitted module does import the sources."""
-    assert imported(ROOT / "qcompile" / "release" / "measure.py") & SOURCES == SOURCES
+    assert imported(ROOT / "qcompile" / "run" / "randomness.py") & SOURCES == SOURCES
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

@@ -146,7 +146,7 @@ class Factor(abc.ABC):
 
 
 class OneAttribute(Factor):
-    """A factor on a single attribute whose queries are intervals, also cyclic ones: one cell, several, or all.
+    """A factor on a single attribute, each of whose queries is a set of cells: one cell, several, or all.
 
     Its projections follow from the n by n Gram alone.
     """
@@ -163,6 +163,11 @@ class OneAttribute(Factor):
     def size(self) -> int:
         """The attribute's number of cells."""
         return self.attributes[0].size
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether every query is an interval of the attribute's cells, or one of the circle of them."""
+        return True
 
     @property
     def key(self) -> Key:

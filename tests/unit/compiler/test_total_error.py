@@ -17,9 +17,10 @@ from qcompile.queries.workload import Workload
 from qcompile.solvers.exact.envelope import envelope
 from qcompile.solvers.solver import solve
 from qcompile.support.arrays import Array
-from tests.conformance.helpers import family, integer, integers, some_weights, workload
+from tests.conformance.helpers import family, integer, integers, some_weights, with_other, workload
 
 A, B, C = integers(4, 5, 4)
+HOUR = with_other(integer("hour", 4), cyclic=True)
 
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     "products": lambda: workload([A, B], family(Prefix(A), Prefix(B), choose=(1, 2), name="p")),
@@ -32,6 +33,7 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "with fixed attributes": lambda: workload(
         [A, B, C], family(Marginal(A), Prefix(B)), family(Circular(C), Prefix(B)), family(Marginal(A), Circular(C))
     ),
+    "beside other cells": lambda: workload([HOUR, B], family(Circular(HOUR), Prefix(B)), family(Range(HOUR))),
 }
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from qcompile.lattice.gram import Gram
 from qcompile.lattice.projection import Projection, centre, is_uniform, lift, u_key
 from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Prefix, Random, Range, base
-from qcompile.queries.schema import Attribute, IntegerDomain
+from qcompile.queries.schema import Attribute, IntegerDomain, Policy
 from qcompile.support.arrays import Array
 
 
@@ -156,9 +156,11 @@ def test_a_long_gram_takes_one_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     """Making, centring and examining it: little more memory at once than the matrix itself."""
     monkeypatch.setattr(base, "ROWS", 2**14)
     n = 1000
-    for kind in (Prefix, Range, Circular):
+    made = (attribute("a", n), Attribute("a", IntegerDomain(0, n - 2), Policy("other", "unknown")))
+    kinds: tuple[type[base.OneAttribute], ...] = (Prefix, Range, Circular)
+    for kind, a in itertools.product(kinds, made):
         tracemalloc.start()
-        gram = Projection(kind(attribute("a", n)), (True,), (weights(n, 0),)).gram()
+        gram = Projection(kind(a), (True,), (weights(n, 0),)).gram()
         assert isinstance(gram, Gram)
         _ = gram.is_circulant, gram.is_exchangeable, gram.spectrum
         peak = tracemalloc.get_traced_memory()[1]

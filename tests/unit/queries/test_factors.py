@@ -26,6 +26,7 @@ from qcompile.queries.factors import (
 )
 from qcompile.queries.factors.base import OneAttribute
 from qcompile.queries.factors.explicit import hash64
+from qcompile.queries.factors.ordered import Ordered
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Policy
 from qcompile.support.arrays import Array
 
@@ -64,19 +65,36 @@ def explicit(draw: st.DrawFn) -> Factor:
     return Matrix(chosen, np.array(draw(entries)).reshape(rows, size))
 
 
+def of_each_domain(size: int) -> list[Attribute]:
+    """Integers, bins and categories, each without and with an ``other`` cell, which is not counted in the size."""
+    domains = (
+        IntegerDomain(0, size - 1),
+        NumericDomain(tuple(map(float, range(size + 1)))),
+        CategoryDomain(tuple(f"c{i}" for i in range(size))),
+    )
+    policies = (Policy(), Policy("other", "unknown"))
+    return [Attribute("a", d, p, cyclic=c) for d in domains for p in policies for c in (False, True)]
+
+
+ORDERED = (Prefix, Range, Circular)
 one_attribute = st.builds(
-    lambda kind, size: kind(attribute("a", size)),
-    st.sampled_from([Marginal, Prefix, Range, Circular]),
+    lambda kind, size, which: kind(of_each_domain(size)[which]),
+    st.sampled_from([Marginal, *ORDERED]),
     st.integers(1, 9),
+    st.integers(0, 11),
+) | st.builds(
+    lambda kind, size: kind(of_each_domain(size)[2], through_other=True), st.sampled_from(ORDERED), st.integers(1, 8)
 )
 factors = one_attribute | thresholds_of(Affine) | thresholds_of(Abs) | explicit()
 
 
 def holds(factor: Factor, query: int, code: tuple[int, ...]) -> bool:
     """Whether a query contains a cell, from the definition."""
-    n, i = factor.shape[0], code[0]
+    n, i = cells_of(factor), code[0]
     if isinstance(factor, Marginal):
         return query == i
+    if isinstance(factor, Ordered) and i >= n:
+        return False  # the other cell
     if isinstance(factor, Prefix):
         return i <= query
     if isinstance(factor, Range):
@@ -89,6 +107,13 @@ def holds(factor: Factor, query: int, code: tuple[int, ...]) -> bool:
     levels = factor.thresholds or sorted({form_value(factor, c) for c in np.ndindex(factor.shape)})
     value = form_value(factor, code)
     return value >= levels[query] if factor.at_least else value <= levels[query]
+
+
+def cells_of(factor: Factor) -> int:
+    """The cells that a factor of one attribute speaks of: an ordered one of those of the domain, unless it is old."""
+    if isinstance(factor, Ordered) and factor.ordered < factor.size:
+        return factor.attribute.domain.size
+    return factor.shape[0]
 
 
 def form_value(factor: Affine | Abs, code: tuple[int, ...]) -> int:
@@ -105,7 +130,7 @@ def matrix(factor: Factor) -> Array:
         values = {form_value(factor, c) for c in np.ndindex(factor.shape)}
         count = len(values if factor.thresholds is None else factor.thresholds)
     else:
-        n = factor.shape[0]
+        n = cells_of(factor)
         count = {"marginal": n, "prefix": n, "range": n * (n + 1) // 2, "circular": n * n}[factor.kind]
     cells = list(np.ndindex(factor.shape))
     rows = [[float(holds(factor, q, code)) for code in cells] for q in range(count)]
@@ -180,7 +205,7 @@ def test_labels_are_one_per_query_and_can_be_cut(factor: Factor, start: int, sto
 
 @given(one_attribute | thresholds_of(Affine) | thresholds_of(Abs))
 def test_labels_of_structured_factors_tell_their_queries_apart(factor: Factor) -> None:
-    whole_circle = factor.shape[0] if isinstance(factor, Circular) else 1
+    whole_circle = cells_of(factor) if isinstance(factor, Circular) else 1
     assert len(set(factor.labels())) >= factor.count - whole_circle + 1
 
 
@@ -275,8 +300,10 @@ def test_threshold_labels() -> None:
 
 def test_labels_of_bins_and_of_the_other_cell() -> None:
     income = Attribute("income", NumericDomain((0.0, 10.0, 20.5), closed=False), Policy("other", "unknown"))
-    assert Prefix(income).labels() == ["< 10", "< 20.5", "<= unknown"]
-    assert Range(income).labels()[1] == "[0, 20.5)"
+    assert Prefix(income).labels() == ["< 10", "< 20.5"]
+    assert Range(income).labels() == ["[0, 10)", "[0, 20.5)", "[10, 20.5)"]
+    assert Marginal(income).labels() == ["[0, 10)", "[10, 20.5)", "unknown"]
+    assert Prefix(income, through_other=True).labels() == ["< 10", "< 20.5", "<= unknown"]
     assert Marginal(Attribute("c", CategoryDomain((True, 1, "1")))).labels() == ["true", "1", "1"]
 
 

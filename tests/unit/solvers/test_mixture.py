@@ -33,11 +33,13 @@ from qcompile.support.arrays import Array
 from tests.conformance.helpers import (
     UNIT,
     family,
+    integer,
     integers,
     least_squares_variances,
     mechanism,
     product_matrix,
     some_counts,
+    with_other,
     workload,
 )
 from tests.unit.solvers.test_bounds import attributes, group, loss_written_out, problem
@@ -329,6 +331,22 @@ def test_a_prefix_is_a_circulant_and_one_query(n: int) -> None:
     assert optimum.bound <= found.loss <= 1.25 * optimum.loss
     assert found.loss == pytest.approx(loss_written_out(p, found.strategy.factors((0,))), rel=1e-6)
     assert solve_sawtooth(problem((n,), (1.0, [Range(*attributes(n))])), 0.0) is None
+
+
+@pytest.mark.parametrize("n", [2, 10])
+def test_prefixes_beside_an_other_cell_are_the_same_sawtooths(n: int) -> None:
+    """With that cell as the last of the order they would have one query more, the total, which centring makes 0."""
+    p = problem((n + 1,), (1.0, [Prefix(with_other(integer("a", n)))]))
+    whole = problem((n + 1,), (1.0, [Prefix(*attributes(n + 1))]))
+    gram = p.terms[0].groups[0].gram.matrix
+    np.testing.assert_allclose(gram, whole.terms[0].groups[0].gram.matrix, atol=1e-12 * n**2)
+    found, expected = solve_sawtooth(p, lower_bound(p)), solve_sawtooth(whole, lower_bound(whole))
+    assert found is not None
+    assert expected is not None
+    assert found.loss == pytest.approx(expected.loss, rel=1e-9)
+    assert found.loss == pytest.approx(loss_written_out(p, found.strategy.factors((0,))), rel=1e-6)
+    with_ranges = problem((n + 1,), (1.0, [Range(with_other(integer("a", n)))]))
+    assert solve_sawtooth(with_ranges, 0.0) is None
 
 
 @pytest.fixture
