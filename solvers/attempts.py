@@ -1,4 +1,4 @@
-"""Solutions of one problem as they are found: the best one, the best lower bound, and why others were not taken."""
+"""The attempts on one problem: the best solution, the best lower bound, and the reasons against other routes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from qcompile.solvers.solution import Solution
 
 
 @dataclass(eq=False)
-class Trial:
-    """What was tried so far.
+class Attempts:
+    """The attempts so far.
 
     Attributes:
       tolerance: the certified relative gap wanted.
@@ -25,11 +25,11 @@ class Trial:
     _best_label: str = ""
 
     def refuse(self, label: str, reason: str) -> None:
-        """Note why a route was not taken."""
+        """Note the reason against a route."""
         self._reasons.append((label, reason))
 
     def add(self, label: str, solution: Solution) -> None:
-        """Take note of a route's solution."""
+        """Note a route's solution."""
         self.bound = max(self.bound, solution.bound)
         self._losses.append((label, solution.loss))
         if self.best is None or solution.loss < self.best.loss:
@@ -37,21 +37,21 @@ class Trial:
 
     @property
     def certified(self) -> bool:
-        """Whether the best solution is within the tolerance."""
-        return self.best is not None and self.within(self.best.loss)
+        """True if the best solution is within the tolerance."""
+        return self.best is not None and self.certifies(self.best.loss)
 
-    def within(self, loss: float) -> bool:
-        """Whether the bound certifies a loss."""
+    def certifies(self, loss: float) -> bool:
+        """True if the bound certifies a loss to the tolerance."""
         return loss <= self.bound * (1 + self.tolerance)
 
     def reason(self, loss: float) -> str:
-        """How good the bound says a loss is."""
+        """The certified gap of a loss, in words."""
         if self.bound <= 0:
             return "no lower bound is known"
         return f"certified only within {100 * (loss / self.bound - 1):.2g} %"
 
     def result(self, solution: Solution) -> Solution:
-        """A solution with everything that is known about the problem."""
+        """A solution with the best bound and all refused routes."""
         tried = [(label, self.reason(loss)) for label, loss in self._losses if label != self._best_label]
         refused = tuple(r for r in (*self._reasons, *tried) if r[0] != solution.solver)
         # The strategy attains its loss up to rounding; a bound must not contradict it.

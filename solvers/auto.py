@@ -1,25 +1,31 @@
-"""The routes of ``solver="auto"``, from the cheapest to the dearest, for one problem."""
+"""``solver="auto"``: routes from the cheapest to the dearest, until one is certified within the tolerance."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cached_property
-from types import ModuleType
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar, Self
 
 import numpy as np
 
+from qcompile.errors import QCompileError
 from qcompile.lattice.gram import Gram
 from qcompile.lattice.lattice import Problem
-from qcompile.solvers.attempts import Trial
-from qcompile.solvers.bases import fourier, residual
+from qcompile.solvers.attempts import Attempts
+from qcompile.solvers.bases.basis import Basis
+from qcompile.solvers.bases.fourier import Fourier
+from qcompile.solvers.bases.residual import Residual
 from qcompile.solvers.bounds.dual import product_bound
 from qcompile.solvers.bounds.lower_bound import lower_bound, svd_bound
 from qcompile.solvers.bounds.spectra import is_circulant
-from qcompile.solvers.closed_forms import closed_form
-from qcompile.solvers.composite import alternating, mixture
+from qcompile.solvers.closed_forms import closed_form, has_closed_form
+from qcompile.solvers.composite.alternating import Alternating
 from qcompile.solvers.composite.kronecker import factored, group_problem
-from qcompile.solvers.exact import exact
-from qcompile.solvers.shared import Shared, best_basis
+from qcompile.solvers.composite.mixture import Mixture, rank_terms
+from qcompile.solvers.exact.optimal import solve_with_weights
+from qcompile.solvers.route import Bound, Job, Route, RouteFailed, RouteOptions
+from qcompile.solvers.shared import BetterBasis, Factors, Shared, Step, no_bound
 from qcompile.solvers.solution import Solution
 from qcompile.support.arrays import Array
 
@@ -32,124 +38,157 @@ WEIGHED_CELLS = 1024
 COARSE = 5e-3
 """Tolerance of the low-rank terms of a mixture, whose own optima are a start and not the goal."""
 
-Route = tuple[str, str | None, Callable[[], Solution | str]]
-"""Its name, the reason against it or None, and how to take it, which may find another reason."""
 
-
-class Auto:
-    """The choice for one problem.
+@dataclass(frozen=True, eq=False)
+class Auto(Route):
+    """The first route that is certified within the tolerance, else the best of all.
 
     Attributes:
-      problem: the node.
-      shared: solves single groups and sums that nodes share.
       gap: relative tolerance of the certified gap.
+      shared: remembers single groups, sums and bounds.
     """
 
-    def __init__(self, problem: Problem, shared: Shared, gap: float) -> None:
-        self.problem, self.shared, self.gap = problem, shared, gap
+    name: ClassVar[str] = "automatic choice"
+    option: ClassVar[str | None] = "auto"
 
-    def solve(self) -> Solution:
-        """The first route that is certified within the tolerance, else the best of all.
+    gap: float = 1e-3
+    shared: Shared = field(default_factory=Shared)
+
+    @classmethod
+    def of(cls, options: RouteOptions) -> Self:
+        """With the gap."""
+        return cls(options.gap)
+
+    def why_not(self, problem: Problem) -> str | None:
+        """A reason where no route fits in memory."""
+        reason = BetterBasis().why_not(problem)
+        if reason is None or has_closed_form(problem):
+            return None
+        group_reason = self._factors.group_reason(problem)
+        if group_reason is not None:
+            return group_reason
+        return None if any(r.why_not(problem) is None for r in self.routes(problem)) else reason
+
+    def refusal(self, reason: str) -> QCompileError:
+        """The error of the last resort."""
+        return BetterBasis().refusal(reason)
+
+    def solve(self, problem: Problem) -> Solution:
+        """Walk the routes.
 
         Raises:
           SizeError: no route fits in memory.
         """
-        closed = closed_form(self.problem) or self._closed_product()
+        closed = closed_form(problem) or self._closed_product(problem)
         if closed is not None:
             return closed
+        reason = self._factors.group_reason(problem)
+        if reason is not None:
+            raise self.refusal(reason)
         # Without a basis to certify the bound can wait until an approximation needs it.
-        trial = Trial(self.gap, self._bound if self.problem.uniform else 0.0)
-        for label, reason, route in self._routes(trial):
-            found = reason or route()
-            if isinstance(found, str):
-                trial.refuse(label, found)
-            else:
-                trial.add(label, found)
-            if trial.certified:
+        attempts = Attempts(self.gap, self.shared.lower_bound(problem) if problem.uniform else 0.0)
+        for route in self.routes(problem):
+            _attempt(route, problem, attempts)
+            if attempts.certified:
                 break
-        return self._best(trial)
+        return _best(problem, attempts)
 
-    def _closed_product(self) -> Solution | None:
-        """A Kronecker product of closed forms: smaller than a basis of the whole, and as exact."""
-        split = factored(self.problem)
-        if split is None or split.rest is not None:
-            return None
-        parts = [group_problem(g.gram, self.problem.uniform) for g in split.groups]
-        return None if any(closed_form(p) is None for p in parts) else self.shared.solve(self.problem, self.gap)
+    def jobs(self, problem: Problem) -> list[Job]:
+        """The factors."""
+        return self._factors.jobs(problem)
 
-    def _best(self, trial: Trial) -> Solution:
-        if not trial.certified and self.problem.uniform:
-            losses = [residual.loss(self.problem), fourier.loss(self.problem)]
-            if trial.best is None or min(losses) < trial.best.loss:
-                return trial.result(best_basis(self.problem, trial.bound))
-        if trial.best is None:
-            return best_basis(self.problem, trial.bound)  # refuses, with the reason
-        return trial.result(trial.best)
-
-    def _routes(self, trial: Trial) -> Iterator[Route]:
-        """Names, reasons and ways, each found out only when the one before it was not good enough."""
-        yield "residual basis", self._far(residual, trial), lambda: residual.solve_residual(self.problem, self._bound)
-        yield "Fourier basis", self._far(fourier, trial), lambda: fourier.solve_fourier(self.problem, self._bound)
-        slow = self.shared.is_slow(self.problem)
+    def routes(self, problem: Problem) -> Iterator[Route]:
+        """The routes in the order in which they are tried."""
+        yield Residual(self.shared.lower_bound)
+        yield Fourier(self.shared.lower_bound)
+        slow = self._factors.is_slow(problem)
         if not slow:
-            yield self._exact_route()
-        yield "mixture", mixture.why_not(self.problem), self._mixture
-        yield "alternating Kronecker", alternating.why_not(self.problem), self._alternating
+            yield self._factors
+        yield self.mixture
+        yield self.alternating(self._better_bound)
         if slow:
-            yield self._exact_route()
+            yield self._factors
 
-    def _far(self, basis: ModuleType, trial: Trial) -> str | None:
-        """The reason against one of the two bases, without building its strategy."""
-        reason: str | None = basis.why_not(self.problem)
-        loss = 0.0 if reason else float(basis.loss(self.problem))
-        return reason or (None if trial.within(loss) else trial.reason(loss))
+    @property
+    def _factors(self) -> Factors:
+        return Factors(self.gap, self.shared)
 
-    def _exact_route(self) -> Route:
-        label = "optimal" if factored(self.problem) is None else "Kronecker"
-        return label, self.shared.why_not(self.problem), lambda: self.shared.solve(self.problem, self.gap)
+    @property
+    def mixture(self) -> Mixture:
+        """Mixtures of products; the terms of low rank are solved roughly."""
+        low = Factors(max(self.gap, COARSE), self.shared)
+        return Mixture(self._factors, self.alternating(no_bound, least_axes=1), low, self._mixture_bound)
 
-    @cached_property
-    def _bound(self) -> float:
-        """A lower bound that takes no optimisation."""
-        return lower_bound(self.problem)
+    def alternating(self, bound: Bound, least_axes: int = 2) -> Alternating:
+        """Alternating minimisation with a bound for its solutions."""
+        return Alternating(Step(self.shared), self._factors, self.gap, bound, least_axes)
 
-    @cached_property
-    def _better_bound(self) -> float:
+    def _closed_product(self, problem: Problem) -> Solution | None:
+        """A Kronecker product of closed forms: smaller than a basis of the whole, and as exact."""
+        factors = factored(problem)
+        if factors is None or factors.rest is not None:
+            return None
+        parts = [group_problem(g.gram, problem.uniform) for g in factors.groups]
+        return self._factors.solve(problem) if all(has_closed_form(p) for p in parts) else None
+
+    def _better_bound(self, problem: Problem) -> float:
         """The lower bound with small groups at their optimum."""
-        return max(self._bound, lower_bound(self.problem, self._group_bound))
+        return self.shared.bound((problem.key, self.gap), partial(self._solved_bound, problem))
 
-    def _group_bound(self, gram: Gram) -> float:
+    def _solved_bound(self, problem: Problem) -> float:
+        group_bound = partial(self._group_bound, uniform=problem.uniform)
+        return max(self.shared.lower_bound(problem), lower_bound(problem, group_bound))
+
+    def _group_bound(self, gram: Gram, uniform: bool) -> float:
         low = gram.rows is not None and 4 * len(gram.rows) <= gram.cells
         if gram.cells > BOUNDED_CELLS and not low:
             return svd_bound(gram)
         gap = max(self.gap, COARSE) if low else self.gap
-        return self.shared.group(group_problem(gram, self.problem.uniform), gap).bound
+        return self.shared.group(group_problem(gram, uniform), gap).bound
 
-    def _mixture(self) -> Solution | str:
-        found = mixture.split(self.problem)
-        bound = self._better_bound
-        if len(found.high) == 1 and all(g.gram.cells <= WEIGHED_CELLS for g in found.high[0].groups):
-            bound = max(bound, product_bound(self.problem, found.high[0], found.low, self._weights))
-        return mixture.solve_mixture(self.problem, self.high, self.low, bound)
+    def _mixture_bound(self, problem: Problem) -> float:
+        """The better bound, or the dual bound of a product beside terms of low rank."""
+        ranked, bound = rank_terms(problem), self._better_bound(problem)
+        if len(ranked.high) == 1 and all(g.gram.cells <= WEIGHED_CELLS for g in ranked.high[0].groups):
+            weights = partial(self._weights, uniform=problem.uniform)
+            bound = max(bound, product_bound(problem, ranked.high[0], ranked.low, weights))
+        return bound
 
-    def _weights(self, gram: Gram) -> Array:
+    def _weights(self, gram: Gram, uniform: bool) -> Array:
         """The optimal mu of a group."""
         if is_circulant(gram):
             return np.full(gram.cells, 1 / gram.cells)
-        return exact.solve_with_weights(group_problem(gram, self.problem.uniform), self.gap)[1]
+        return solve_with_weights(group_problem(gram, uniform), self.gap)[1]
 
-    def low(self, problem: Problem) -> Solution:
-        """The optimum of a single term, roughly."""
-        return self.shared.solve(problem, max(self.gap, COARSE))
 
-    def high(self, problem: Problem) -> Solution:
-        """One Kronecker product for the terms of high rank."""
-        if len(problem.terms) == 1:
-            return self.shared.solve(problem, self.gap)
-        return self._alternate(problem, 0.0)
+def _attempt(route: Route, problem: Problem, attempts: Attempts) -> None:
+    """Take a route, or note the reason against it."""
+    label = route.label(problem)
+    reason = route.why_not(problem) or _loss_reason(route, problem, attempts)
+    if reason is not None:
+        attempts.refuse(label, reason)
+        return
+    try:
+        attempts.add(label, route.solve(problem))
+    except RouteFailed as e:
+        attempts.refuse(label, str(e))
 
-    def _alternating(self) -> Solution:
-        return self._alternate(self.problem, self._better_bound)
 
-    def _alternate(self, problem: Problem, bound: float) -> Solution:
-        return alternating.solve_alternating(problem, self.shared.block, self.shared.why_not, self.gap, bound)
+def _loss_reason(route: Route, problem: Problem, attempts: Attempts) -> str | None:
+    """The reason against a basis whose loss the bound does not certify; its strategy is not built."""
+    if not isinstance(route, Basis):
+        return None
+    loss = route.loss(problem)
+    return None if attempts.certifies(loss) else attempts.reason(loss)
+
+
+def _best(problem: Problem, attempts: Attempts) -> Solution:
+    """The best attempt, or a basis where that is better or nothing else was possible."""
+    fallback = BetterBasis(lambda _: attempts.bound)
+    if not attempts.certified and problem.uniform:
+        least = min(Residual().loss(problem), Fourier().loss(problem))
+        if attempts.best is None or least < attempts.best.loss:
+            return attempts.result(fallback.solve(problem))
+    if attempts.best is None:
+        return fallback.solve(problem)  # refuses, with the reason
+    return attempts.result(attempts.best)

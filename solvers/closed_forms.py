@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
 from qcompile.lattice.lattice import Problem
-from qcompile.solvers.bases import fourier, residual
+from qcompile.solvers.bases.fourier import Fourier
+from qcompile.solvers.bases.residual import Residual
 from qcompile.solvers.bounds.spectra import gram_rank
+from qcompile.solvers.route import Route, solve_total
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import KroneckerStrategy, Part
 
@@ -16,26 +19,60 @@ WRITTEN_OUT = 2048
 """Sizes of an axis up to which its residual basis is held as a matrix; beyond, as a convolution."""
 
 
-def closed_form(problem: Problem) -> Solution | None:
-    """The optimum where it is known: a total, marginals, circulants, a single query; else None."""
-    if not problem.shape:  # the total: its count is the only thing to measure
-        return Solution(KroneckerStrategy((), ()), problem.trace, problem.trace, "closed form, total")
-    if residual.is_exact(problem) and max(problem.shape) <= WRITTEN_OUT:
-        return residual.solve_residual(problem)
+class Total(Route):
+    """The node without axes."""
+
+    name: ClassVar[str] = "total"
+
+    def why_not(self, problem: Problem) -> str | None:
+        """A reason where there are axes."""
+        return "it has axes" if problem.shape else None
+
+    def solve(self, problem: Problem) -> Solution:
+        """Its count."""
+        self.require(problem)
+        return solve_total(problem)
+
+
+class SingleQuery(Route):
+    """A Gram ``qq'`` of rank 1: measure q, ``V = qq' / max q_j^2``, loss ``max q_j^2``."""
+
+    name: ClassVar[str] = "one query"
+
+    def why_not(self, problem: Problem) -> str | None:
+        """A reason for higher ranks."""
+        single = len(problem.terms) == 1 and all(gram_rank(g.gram) == 1 for g in problem.terms[0].groups)
+        return None if single else "more than one query"
+
+    def solve(self, problem: Problem) -> Solution:
+        """The query, scaled to unit cost."""
+        self.require(problem)
+        (term,) = problem.terms
+        queries = [g.gram.root for g in term.groups]
+        peaks = [float(np.abs(q).max()) for q in queries]
+        parts = [Part(g.axes, g.gram.shape, q / peak) for g, q, peak in zip(term.groups, queries, peaks, strict=True)]
+        loss = term.weighted * math.prod(peaks) ** 2
+        return Solution(KroneckerStrategy(problem.shape, parts), loss, loss, f"closed form, {self.name}")
+
+
+def _form(problem: Problem) -> Route | None:
+    if not problem.shape:
+        return Total()
+    if Residual().is_exact(problem) and max(problem.shape) <= WRITTEN_OUT:
+        return Residual()
     # A product of circulants is smaller as a product of its axes' solutions.
-    single = len(problem.terms) == 1 and len(problem.terms[0].groups) > 1
-    if not single and fourier.is_exact(problem):
-        return fourier.solve_fourier(problem)
-    return solve_single_query(problem)
+    product = len(problem.terms) == 1 and len(problem.terms[0].groups) > 1
+    if not product and Fourier().is_exact(problem):
+        return Fourier()
+    return None if SingleQuery().why_not(problem) else SingleQuery()
 
 
-def solve_single_query(problem: Problem) -> Solution | None:
-    """A Gram ``qq'`` of rank 1: measure q, ``V = qq' / max q_j^2``, loss ``max q_j^2``; None for higher ranks."""
-    if len(problem.terms) > 1 or any(gram_rank(g.gram) != 1 for g in problem.terms[0].groups):
-        return None
-    (term,) = problem.terms
-    queries = [g.gram.root for g in term.groups]
-    peaks = [float(np.abs(q).max()) for q in queries]
-    parts = [Part(g.axes, g.gram.shape, q / peak) for g, q, peak in zip(term.groups, queries, peaks, strict=True)]
-    loss = term.weighted * math.prod(peaks) ** 2
-    return Solution(KroneckerStrategy(problem.shape, parts), loss, loss, "closed form, one query")
+def closed_form(problem: Problem) -> Solution | None:
+    """The optimum where it is known in closed form, else None."""
+    form = _form(problem)
+    return None if form is None else form.solve(problem)
+
+
+def has_closed_form(problem: Problem) -> bool:
+    """True if the optimum is known in closed form."""
+    return _form(problem) is not None

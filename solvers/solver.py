@@ -1,91 +1,54 @@
-"""The solvers by name, and all classes of a plan solved with one of them."""
+"""The registry of solvers, and all classes of a plan solved with one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
-from qcompile.errors import OptionError, SizeError
+from qcompile.errors import InternalError
 from qcompile.lattice.lattice import Problem
 from qcompile.solvers.auto import Auto
-from qcompile.solvers.bases import fourier, residual
-from qcompile.solvers.closed_forms import closed_form
-from qcompile.solvers.exact import conic
-from qcompile.solvers.shared import Shared
+from qcompile.solvers.bases.fourier import Fourier
+from qcompile.solvers.bases.residual import Residual
+from qcompile.solvers.bases.residual_planner_plus import ResidualPlannerPlus
+from qcompile.solvers.exact.conic import Conic
+from qcompile.solvers.route import Job, Route
+from qcompile.solvers.shared import Exact
 from qcompile.solvers.solution import Solution
-from qcompile.support.options import one_of, share
+from qcompile.support.options import one_of
 from qcompile.support.threads import in_order
 
-SOLVERS = ("auto", "exact", "rp", "wff", "conic")
 
+def registry(*routes: type[Route]) -> dict[str, type[Route]]:
+    """Routes by their values of the option ``solver``.
 
-class Solver:
-    """Solves the classes of one plan; remembers what it solved for single groups and for sums that nodes share.
-
-    Attributes:
-      name: one of `SOLVERS`.
-      gap: relative tolerance of each class's certified gap.
-      shared: the solutions of factors.
+    Raises:
+      InternalError: a route has no such value, or two have the same.
     """
-
-    def __init__(self, name: str, gap: float) -> None:
-        self.name, self.gap, self.shared = (
-            one_of("solver", name, SOLVERS),
-            share("gap", gap, "1e-3 means 0.1 %"),
-            Shared(),
-        )
-
-    def solve(self, problem: Problem) -> Solution:
-        """A strategy for one class.
-
-        Raises:
-          SizeError: ``solver="exact"`` and no exact route fits in memory; or no route at all does.
-          OptionError: ``"rp"`` or ``"wff"`` where centring is not uniform.
-        """
-        if not problem.shape:
-            closed = closed_form(problem)
-            assert closed is not None
-            return closed
-        routes: dict[str, Callable[[Problem], Solution]] = {
-            "auto": lambda p: Auto(p, self.shared, self.gap).solve(),
-            "exact": self._exact,
-            "rp": lambda p: _basis(p, "rp"),
-            "wff": lambda p: _basis(p, "wff"),
-            "conic": lambda p: conic.solve_conic(p, self.gap),
-        }
-        return routes[self.name](problem)
-
-    def prepare(self, problems: tuple[Problem, ...], workers: int | None) -> None:
-        """Solve what several classes may share, once."""
-        jobs: dict[Hashable, tuple[Callable[[], Solution], int]] = {}
-        if self.name in ("auto", "exact"):
-            for p in problems:
-                jobs |= {key: (job, part.cells) for key, job, part in self.shared.jobs(p, self.gap)}
-        for _ in in_order([job for job, _ in jobs.values()], sum(n**2 for _, n in jobs.values()), workers):
-            pass
-
-    def _exact(self, problem: Problem) -> Solution:
-        closed = closed_form(problem)
-        if closed is not None:
-            return closed
-        reason = self.shared.why_not(problem)
-        if reason is not None:
-            raise SizeError(f"no exact solver fits this node: {reason}; use solver='auto', or fewer or coarser cells")
-        return self.shared.solve(problem, self.gap)
+    registered: dict[str, type[Route]] = {}
+    for route in routes:
+        if route.option is None or route.option in registered:
+            raise InternalError(f"{route.__name__} needs a solver name of its own, not {route.option!r}")
+        registered[route.option] = route
+    return registered
 
 
-def _basis(problem: Problem, name: str) -> Solution:
-    module = residual if name == "rp" else fourier
-    reason = module.why_not(problem)
-    if reason is not None:
-        raise OptionError(f"solver={name!r} {reason}; use solver='exact' or 'auto'")
-    return residual.solve_residual(problem) if name == "rp" else fourier.solve_fourier(problem)
+SOLVERS = registry(Auto, Exact, Residual, Fourier, Conic, ResidualPlannerPlus)
+"""All values of the option ``solver`` with their routes, in the order in which people read them."""
+
+
+def solver_class(name: str) -> type[Route]:
+    """The route of a value of the option ``solver``.
+
+    Raises:
+      OptionError: there is none; names the alternatives.
+    """
+    return SOLVERS[one_of("solver", name, tuple(SOLVERS))]
 
 
 def solve(
-    problems: tuple[Problem, ...],
-    name: str = "auto",
-    gap: float = 1e-3,
+    problems: Sequence[Problem],
+    route: Route | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     workers: int | None = None,
 ) -> tuple[Solution, ...]:
@@ -93,23 +56,30 @@ def solve(
 
     Args:
       problems: the classes.
-      name: "auto", "exact", "rp" (ResidualPlanner), "wff" (Weighted Fourier Factorization) or "conic" (CVXPY).
-      gap: the relative gap each class must certify, where its route can.
-      progress: called after every class with the number done and of all.
+      route: how; `Auto` where None. It remembers the parts that classes share.
+      progress: called after every class with (done, total).
       workers: threads; one per processor where None. The result does not depend on it.
 
     Raises:
-      OptionError: an unknown solver, a gap outside (0, 1), or a number of workers below 1.
+      QCompileError: the route cannot take some problem; see its `Route.refusal`.
+      OptionError: a number of workers below 1.
     """
-    solver = Solver(name, gap)
-    workers = 1 if name == "conic" else workers  # CVXPY keeps state of its own
-    solver.prepare(problems, workers)
+    route = Auto() if route is None else route
+    workers = 1 if route.one_thread else workers
+    _solve_shared(route, problems, workers)
     solutions = []
     effort = sum(_unshared_cells(p) ** 2 for p in problems)
-    for s in in_order([partial(solver.solve, p) for p in problems], effort, workers):
+    for s in in_order([partial(route.solve, p) for p in problems], effort, workers):
         solutions.append(s)
         progress(len(solutions), len(problems))
     return tuple(solutions)
+
+
+def _solve_shared(route: Route, problems: Sequence[Problem], workers: int | None) -> None:
+    """Solve the parts that several classes may share, each once."""
+    jobs: dict[Hashable, Job] = {job.key: job for p in problems for job in route.jobs(p)}
+    for _ in in_order([job.run for job in jobs.values()], sum(job.cells**2 for job in jobs.values()), workers):
+        pass
 
 
 def _unshared_cells(problem: Problem) -> int:

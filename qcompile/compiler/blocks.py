@@ -19,6 +19,7 @@ from qcompile.lattice.decompose import decompose
 from qcompile.lattice.lattice import Problem
 from qcompile.plan.allocation import root_total
 from qcompile.queries.workload import Family, Workload
+from qcompile.solvers.auto import Auto
 from qcompile.solvers.composite.kronecker import factored
 from qcompile.solvers.solution import Solution
 from qcompile.solvers.solver import solve
@@ -124,7 +125,7 @@ class _Search:
         new = {p.key: p for p in problems if p.key not in self._solved}
         for gap, small in ((TIGHT, True), (LOOSE, False)):
             these = tuple(p for p in new.values() if (p.cells <= SMALL_CELLS) is small)
-            self._solved.update(zip((p.key for p in these), solve(these, "auto", gap), strict=True))
+            self._solved.update(zip((p.key for p in these), solve(these, Auto(gap)), strict=True))
 
     def moves(self, blocks: Blocks) -> Iterator[Blocks]:
         """Assignments one step away: another block, a block with more families, two blocks in one."""

@@ -1,133 +1,189 @@
-"""The compiler: parse, design, decompose, solve, allocate; a tuple of passes over one growing context."""
+"""The compiler: parse, design, decompose, solve, allocate.
+
+Each pass maps one frozen stage to the next, Request -> Parsed -> Designed -> Decomposed -> Solved -> Plan. Lattices and
+solutions are made one design at a time, so that a design that is not kept is freed before the next one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qcompile import grammar
-from qcompile.compiler.attribute_strategies import AttributeStrategy, attribute_strategies, solve_with_strategies
 from qcompile.compiler.designs import Design, designs
 from qcompile.errors import OptionError, SizeError
 from qcompile.lattice.decompose import centring_weights, checked_blocks, decompose
 from qcompile.lattice.lattice import Lattice, Problem
 from qcompile.lattice.projection import is_uniform
-from qcompile.plan.plan import Options, Plan
-from qcompile.privacy.unit import MOST_CONTRIBUTIONS, NEIGHBOURS
+from qcompile.plan.options import CENTRINGS, GIVEN, SEARCHES, Options
+from qcompile.plan.plan import Plan
 from qcompile.queries.workload import Workload
+from qcompile.solvers.attribute_strategies import attribute_strategies
+from qcompile.solvers.route import Route, RouteOptions
 from qcompile.solvers.solution import Solution
-from qcompile.solvers.solver import SOLVERS
+from qcompile.solvers.solver import SOLVERS, solver_class
 from qcompile.solvers.solver import solve as solve_classes
 from qcompile.support.arrays import Array
-from qcompile.support.options import one_of, share, whole
+from qcompile.support.options import one_of, whole
 
-CENTRINGS = ("uniform", "optimised")
-
-BLOCKS: dict[object, str] = {False: "no", True: "yes", "auto": "auto"}
+NO_SEARCH, AUTO, FULL_SEARCH = SEARCHES
 
 BETTER = 1 - 1e-9
 """A design replaces the plain one only where its error is below this share of it."""
 
 Blocks = bool | str | Sequence[Sequence[str]]
 
+Strategies = Mapping[str, str | Path | Array]
 
-@dataclass(frozen=True)
-class Compilation:
-    """What is known so far.
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A workload and how to compile it.
 
     Attributes:
-      source: the workload, or where to find it.
+      source: the workload, its text or its file.
       options: of the plan.
-      given: centring weights and blocks that the caller gave.
-      strategies: of ``solver="rp+"``, as given.
+      plain: the centring weights and blocks that the caller wrote out.
+      strategies: per attribute, for a solver that takes strategies.
       workers: threads for solving.
-      progress: told how many problems are solved.
-      workload: after `read`.
-      designs: after `design`.
-      plan: after `solve`.
+      progress: called with (done, total).
     """
 
     source: Workload | str | Path
     options: Options
-    given: Design
-    strategies: Mapping[str, str | Path | Array]
+    plain: Design
+    strategies: Strategies
     workers: int | None
     progress: Callable[[int, int], None]
-    workload: Workload | None = None
-    designs: tuple[Design, ...] = ()
-    plan: Plan | None = None
 
 
-def read(state: Compilation) -> Compilation:
+@dataclass(frozen=True, eq=False)
+class Parsed:
+    """A workload to be compiled."""
+
+    request: Request
+    workload: Workload
+
+
+@dataclass(frozen=True, eq=False)
+class Designed:
+    """A workload and the designs that will be compared, the plain one first."""
+
+    request: Request
+    workload: Workload
+    designs: tuple[Design, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Decomposed:
+    """The lattice of each design.
+
+    Attributes:
+      request: how to compile.
+      workload: the families.
+      options: with the labels of the strategies.
+      route: solves the classes.
+      lattices: one per design, each made when it is asked for.
+    """
+
+    request: Request
+    workload: Workload
+    options: Options
+    route: Route
+    lattices: Iterator[Lattice]
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """The plan of each design that could be solved, the plain one first; each made when it is asked for."""
+
+    plans: Iterator[Plan]
+
+
+def parse(request: Request) -> Parsed:
     """Source to workload: a Workload as it is, a Path or a string that ends in .q as a file, other strings as text."""
-    source = state.source
+    source = request.source
     if isinstance(source, Workload):
-        return replace(state, workload=source)
+        return Parsed(request, source)
     if isinstance(source, Path) or (source.strip().endswith(".q") and "\n" not in source.strip()):
-        return replace(state, workload=grammar.load(source))
-    return replace(state, workload=grammar.parse(source))
+        return Parsed(request, grammar.load(source))
+    return Parsed(request, grammar.parse(source))
 
 
-def design(state: Compilation) -> Compilation:
-    """Workload to the designs that will be compared, the plain one first."""
-    assert state.workload is not None
-    o = state.options
-    weights = centring_weights(state.workload.schema, state.given.centring)
-    centring = {name: u for name, u in zip(state.workload.schema.names, weights, strict=True) if not is_uniform(u)}
-    plain = Design(centring, checked_blocks(state.workload, state.given.blocks))
-    search = o.blocks if o.blocks in ("auto", "yes") else "no"
-    found = designs(state.workload, plain, optimise=o.centring == "optimised", search=search, progress=state.progress)
-    return replace(state, designs=tuple(found))
+def design(parsed: Parsed) -> Designed:
+    """Workload to designs."""
+    request, workload = parsed.request, parsed.workload
+    weights = centring_weights(workload.schema, request.plain.centring)
+    centring = {name: u for name, u in zip(workload.schema.names, weights, strict=True) if not is_uniform(u)}
+    plain = Design(centring, checked_blocks(workload, request.plain.blocks))
+    options = request.options
+    search = NO_SEARCH if options.blocks == GIVEN else options.blocks
+    optimise = options.centring == "optimised"
+    compared = designs(workload, plain, optimise=optimise, search=search, progress=request.progress)
+    return Designed(request, workload, tuple(compared))
 
 
-def solve(state: Compilation) -> Compilation:
-    """Designs to plans with certificates, of which the best is kept."""
-    assert state.workload is not None
-    strategies = attribute_strategies(state.workload.schema, state.strategies) if state.options.solver == "rp+" else {}
+def decompose_designs(designed: Designed) -> Decomposed:
+    """Designs to lattices, whose axes carry the labels of the user's strategies."""
+    request, workload = designed.request, designed.workload
+    solver = solver_class(request.options.solver)
+    strategies = attribute_strategies(workload.schema, request.strategies) if solver.takes_strategies else {}
     labels = {name: s.label for name, s in strategies.items()}
-    options = replace(state.options, strategies=tuple(labels.items()))
+    options = replace(request.options, strategies=tuple(labels.items()))
+    lattices = (_decompose(workload, d, labels) for d in designed.designs)
+    return Decomposed(request, workload, options, solver.of(RouteOptions(options.gap, strategies)), lattices)
+
+
+def _decompose(workload: Workload, design: Design, labels: Mapping[str, str]) -> Lattice:
+    closure = decompose(workload, design.centring, design.blocks, labels)
+    if not closure.classes:
+        raise OptionError("every query of the workload is 0 whatever the data, so there is nothing to measure")
+    return closure
+
+
+def solve(decomposed: Decomposed) -> Solved:
+    """Lattices to plans with certificates."""
+    return Solved(_plans(decomposed))
+
+
+def _plans(decomposed: Decomposed) -> Iterator[Plan]:
     cache: dict[Hashable, Solution] = {}
-    best: Plan | None = None
-    for d in state.designs:
-        closure = decompose(state.workload, d.centring, d.blocks, labels)
-        if not closure.classes:
-            raise OptionError("every query of the workload is 0 whatever the data, so there is nothing to measure")
+    for number, closure in enumerate(decomposed.lattices):
         try:
-            solutions = _solutions(state, closure, strategies, cache)
+            solutions = _solutions(decomposed, closure, cache)
         except SizeError:
-            if best is None:
+            if number == 0:
                 raise
-            continue  # what the plain design takes in its stride may be too large without its symmetry
-        plan = Plan(state.workload, closure, solutions, options)
-        plan = plan if best is None else replace(plan, plain_sse=best.plain_sse or best.sse())
-        best = plan if best is None or plan.sse() < best.sse() * BETTER else replace(best, plain_sse=plan.plain_sse)
-    assert best is not None
+            continue  # the plain design fits, but another may be too large without its symmetry
+        yield Plan(decomposed.workload, closure, solutions, decomposed.options)
+
+
+def _solutions(decomposed: Decomposed, closure: Lattice, cache: dict[Hashable, Solution]) -> tuple[Solution, ...]:
+    """One solution per class; problems that an earlier design shares are not solved again."""
+    request = decomposed.request
+    new: dict[Hashable, Problem] = {p.key: p for p in closure.classes if p.key not in cache}
+    solved = solve_classes(tuple(new.values()), decomposed.route, request.progress, request.workers)
+    cache.update(zip(new, solved, strict=True))
+    return tuple(cache[p.key] for p in closure.classes)
+
+
+def allocate(solved: Solved) -> Plan:
+    """Plans to the one of least error when the budget is divided as well as it can be.
+
+    Raises:
+      OptionError: neighbouring tables agree on every query.
+    """
+    best = next(solved.plans)
+    for plan in solved.plans:
+        plain_sse = best.plain_sse or best.sse()
+        best = replace(plan if plan.sse() < best.sse() * BETTER else best, plain_sse=plain_sse)
     if not best.sensitivities.any() and len(best.solutions):
         raise OptionError(
             "every query of this workload counts all rows, and their number is public when neighbouring tables differ "
             "by one row replaced: publish it without a budget, or compile with neighbours='add-remove'"
         )
-    return replace(state, plan=best)
-
-
-def _solutions(
-    state: Compilation,
-    closure: Lattice,
-    strategies: Mapping[str, AttributeStrategy],
-    cache: dict[Hashable, Solution],
-) -> tuple[Solution, ...]:
-    """One solution per class; problems that an earlier design shares are not solved again."""
-    if state.options.solver == "rp+":
-        return solve_with_strategies(closure, strategies)
-    new: dict[Hashable, Problem] = {p.key: p for p in closure.classes if p.key not in cache}
-    o = state.options
-    solved = solve_classes(tuple(new.values()), o.solver, o.gap, state.progress, state.workers)
-    cache.update(zip(new, solved, strict=True))
-    return tuple(cache[p.key] for p in closure.classes)
-
-
-PASSES: tuple[Callable[[Compilation], Compilation], ...] = (read, design, solve)
+    return best
 
 
 def compile(
@@ -139,7 +195,7 @@ def compile(
     blocks: Blocks = False,
     neighbours: str = "add-remove",
     contributions: int = 1,
-    strategies: Mapping[str, str | Path | Array] | None = None,
+    strategies: Strategies | None = None,
     workers: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Plan:
@@ -162,7 +218,7 @@ def compile(
       strategies: for ``solver="rp+"``, per attribute name "identity" (the default), "prefix", "haar", "hierarchical",
         the path of a .npy or .csv matrix, or a matrix.
       workers: threads that solve; by default one per core. The plan does not depend on it.
-      progress: called after every step with the number done and of all.
+      progress: called after every step with (done, total).
 
     Raises:
       WorkloadError: the text has errors; carries all of them with positions.
@@ -170,44 +226,42 @@ def compile(
       SizeError: the problem does not fit in memory.
     """
     options = Options(
-        solver=one_of("solver", solver, (*SOLVERS, "rp+")),
-        gap=share("gap", gap, "1e-3 means 0.1 %"),
-        centring=one_of("centring", centring, CENTRINGS) if isinstance(centring, str) else "given",
+        solver=solver,
+        gap=gap,
+        centring=one_of("centring", centring, CENTRINGS) if isinstance(centring, str) else GIVEN,
         blocks=_block_search(blocks),
-        neighbours=one_of("neighbours", neighbours, NEIGHBOURS),
-        contributions=whole("contributions", contributions, 1, "rows", MOST_CONTRIBUTIONS),
+        neighbours=neighbours,
+        contributions=contributions,
     )
-    _check_combination(options, strategies)
-    given = Design(_weights(centring), _given_blocks(blocks))
+    _require_compatible(options, strategies)
+    plain = Design(_given_weights(centring), _given_blocks(blocks))
     threads = None if workers is None else whole("workers", workers, 1, "threads")
-    state = Compilation(workload, options, given, strategies or {}, threads, progress)
-    for step in PASSES:
-        state = step(state)
-    assert state.plan is not None
-    return state.plan
+    request = Request(workload, options, plain, strategies or {}, threads, progress)
+    return allocate(solve(decompose_designs(design(parse(request)))))
 
 
-FIXED_BASES = ("rp", "rp+", "wff")
-"""Solvers whose strategies span centred queries only; two of them need uniform centring."""
-
-
-def _check_combination(o: Options, strategies: Mapping[str, str | Path | Array] | None) -> None:
-    if strategies is not None and o.solver != "rp+":
-        raise OptionError(f"strategies are for solver='rp+', not {o.solver!r}; leave them out, or choose it")
+def _require_compatible(options: Options, strategies: Strategies | None) -> None:
+    """Refuse choices that the solver's route cannot follow."""
+    name, route = options.solver, solver_class(options.solver)
+    if strategies is not None and not route.takes_strategies:
+        takers = " or ".join(f"solver={option!r}" for option, r in SOLVERS.items() if r.takes_strategies)
+        raise OptionError(f"strategies are for {takers}, not {name!r}; leave them out, or choose it")
     if strategies is not None and not isinstance(strategies, Mapping):
         raise OptionError(f"strategies must map attribute names to strategies, got {strategies!r}")
-    if o.solver in FIXED_BASES and o.blocks != "no":
-        raise OptionError(f"solver={o.solver!r} cannot measure unsplit blocks; use solver='auto', or leave blocks out")
-    if o.solver in ("rp", "wff") and o.centring == "optimised":
-        raise OptionError(f"solver={o.solver!r} needs uniform centring; use solver='auto' with centring='optimised'")
+    if route.splits_only and options.blocks != NO_SEARCH:
+        raise OptionError(f"solver={name!r} cannot measure unsplit blocks; use solver='auto', or leave blocks out")
+    if route.needs_uniform and options.centring == "optimised":
+        raise OptionError(f"solver={name!r} needs uniform centring; use solver='auto' with centring='optimised'")
 
 
 def _block_search(blocks: Blocks) -> str:
-    if isinstance(blocks, bool) or blocks == "auto":
-        return BLOCKS[blocks]
+    if isinstance(blocks, bool):
+        return FULL_SEARCH if blocks else NO_SEARCH
+    if blocks == AUTO:
+        return AUTO
     if isinstance(blocks, str) or not isinstance(blocks, Sequence):
         raise OptionError(f"blocks must be True, False, 'auto' or lists of family names, got {blocks!r}")
-    return "given"
+    return GIVEN
 
 
 def _given_blocks(blocks: Blocks) -> tuple[tuple[str, ...], ...]:
@@ -219,7 +273,7 @@ def _given_blocks(blocks: Blocks) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(names) for names in blocks)
 
 
-def _weights(centring: str | Mapping[str, Array]) -> Mapping[str, Array]:
+def _given_weights(centring: str | Mapping[str, Array]) -> Mapping[str, Array]:
     if isinstance(centring, str):
         return {}
     if not isinstance(centring, Mapping):

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from qcompile.lattice.gram import Gram
-from qcompile.lattice.lattice import Group, Node, Problem, Term
+from qcompile.lattice.lattice import Group, LabelledAxis, Node, Problem, Term
 from qcompile.lattice.projection import u_key
 from qcompile.lattice.symbolic_grams import GroupKey, Splitter, Sums, sort_within
 from qcompile.queries.schema import Schema
@@ -56,9 +56,15 @@ class _Classifier:
             )
             if canonical not in self._classes:
                 self._classes[canonical] = len(self.problems)
-                self.problems.append(_problem(canonical, splitter.grams))
+                self.problems.append(_problem(canonical, splitter.grams, self._labelled(node, order)))
             self._seen[pattern] = self._classes[canonical], order
         return self._seen[pattern]
+
+    def _labelled(self, node: Node, order: Sequence[int]) -> tuple[LabelledAxis, ...]:
+        """The canonical axes with their labels; empty where no axis has one."""
+        attributes, at = self.schema.attributes, [node[i] for i in order]
+        axes = tuple(LabelledAxis(attributes[i].name, self.labels[i], self.weights[i]) for i in at)
+        return axes if any(a.label for a in axes) else ()
 
     def _pattern(self, node: Node, splitter: Splitter, sums: Sums) -> Pattern:
         position = {attribute: i for i, attribute in enumerate(node)}
@@ -71,7 +77,7 @@ class _Classifier:
         return axes, tuple(sorted(terms, key=_sortable) if len(terms) > 1 else terms)  # the key takes its time
 
 
-def _problem(pattern: Pattern, grams: Sequence[Gram]) -> Problem:
+def _problem(pattern: Pattern, grams: Sequence[Gram], labelled: tuple[LabelledAxis, ...]) -> Problem:
     axes, terms = pattern
     return Problem(
         shape=tuple(size for size, _, _ in axes),
@@ -80,7 +86,7 @@ def _problem(pattern: Pattern, grams: Sequence[Gram]) -> Problem:
             Term(tuple(Group(tuple(p for _, p in slots), grams[g]) for g, slots in groups), w, v)
             for groups, w, v in terms
         ),
-        labels=tuple(label for _, _, label in axes) if any(label for _, _, label in axes) else (),
+        axes=labelled,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from qcompile.lattice.gram import Gram
-from qcompile.lattice.projection import is_uniform
+from qcompile.lattice.projection import is_uniform, u_key
 from qcompile.queries.factors import Whole
 from qcompile.queries.schema import Schema
 from qcompile.queries.workload import Product
@@ -54,6 +54,21 @@ class Term:
         return float(np.prod([g.gram.trace for g in self.groups]))
 
 
+@dataclass(frozen=True, eq=False)
+class LabelledAxis:
+    """An axis whose attribute has a strategy of its own.
+
+    Attributes:
+      attribute: its name, on the first node of the class.
+      label: of the strategy; axes with other labels are never taken for equal.
+      centring: the weights u, ``(size,)``.
+    """
+
+    attribute: str
+    label: str
+    centring: Array
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem:
     """The numeric problem that all nodes of a class share: G = sum of Kronecker terms on cells of `shape`.
@@ -61,14 +76,14 @@ class Problem:
     Attributes:
       shape: axis sizes in the class's canonical axis order.
       terms: the Gram, weighted.
-      uniform: whether every axis has uniform centring weights.
-      labels: what tells axes with equal numbers apart (strategies that a user gave); empty where nothing does.
+      uniform: True if every axis has uniform centring weights.
+      axes: per axis its attribute and label, where the user gave strategies; else empty.
     """
 
     shape: tuple[int, ...]
     terms: tuple[Term, ...]
     uniform: bool
-    labels: tuple[str, ...] = ()
+    axes: tuple[LabelledAxis, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Problem: shape {self.shape}, {plural(len(self.terms), 'term')}>"
@@ -80,9 +95,10 @@ class Problem:
 
     @cached_property
     def key(self) -> Hashable:
-        """What its solution depends on."""
+        """Equal for problems with equal solutions."""
+        labels = tuple((a.label, u_key(a.centring)) for a in self.axes)
         terms = tuple((tuple((g.axes, g.gram.key) for g in t.groups), t.weighted) for t in self.terms)
-        return self.shape, self.uniform, self.labels, terms
+        return self.shape, self.uniform, labels, terms
 
     @property
     def trace(self) -> float:

@@ -23,14 +23,14 @@ def basis_strategies(plan: Plan, basis: str) -> tuple[Strategy, ...]:
     References:
       Xiao et al. 2023, ResidualPlanner, arXiv 2305.08175.
     """
-    from qcompile.solvers.bases.residual import solve_residual, why_not
+    from qcompile.solvers.bases.residual import Residual, residual_strategy
 
     if basis == "compiled":
         return plan.strategies
-    reasons = {reason for p in plan.closure.classes if (reason := why_not(p))}
+    reasons = {reason for p in plan.closure.classes if (reason := Residual().why_not(p))}
     if reasons:
         raise OptionError(
             f"basis='residual' {reasons.pop()}, this plan has optimised weights; compile it with centring='uniform', "
             "or use basis='compiled'"
         )
-    return tuple(solve_residual(problem, bound=0.0).strategy for problem in plan.closure.classes)
+    return tuple(residual_strategy(problem.shape) for problem in plan.closure.classes)

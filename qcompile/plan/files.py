@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,12 +19,11 @@ from qcompile.lattice.decompose import decompose, least_nodes, subsets_chosen
 from qcompile.lattice.lattice import Lattice
 from qcompile.lattice.projection import is_uniform
 from qcompile.plan.encoding import ArrayStore, read_strategy, read_workload, strategy_data, workload_data
-from qcompile.plan.plan import Options, Plan
-from qcompile.privacy.unit import MOST_CONTRIBUTIONS, NEIGHBOURS
+from qcompile.plan.options import Options
+from qcompile.plan.plan import Plan
 from qcompile.queries.schema import CategoryDomain, IntegerDomain, PolicyKind, Schema
 from qcompile.queries.workload import Workload
 from qcompile.solvers.solution import Solution
-from qcompile.solvers.solver import SOLVERS
 from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Strategy
 from qcompile.support import archive
 from qcompile.support.arrays import Array, IntArray, require_memory
@@ -35,9 +34,6 @@ VERSION = 4
 
 OLDEST = 3
 """Files from before ordered factors left the ``other`` cell out: their factors run through it, as they did."""
-
-CENTRING = ("uniform", "optimised", "given")
-BLOCKS = ("no", "auto", "yes", "given")
 
 MAX_ATTRIBUTES = 100_000
 """Attributes of a schema in a file: more than a ``.q`` text can declare."""
@@ -166,15 +162,7 @@ def _check_expansion(workload: Workload, blocks: Sequence[Sequence[str]], nodes:
 
 def _read_options(data: dict[str, Any]) -> Options:
     strategies = tuple((str(name), str(label)) for name, label in data["strategies"])
-    options = Options(**{**data, "strategies": strategies})
-    if any(type(getattr(options, f.name)) is not type(f.default) for f in fields(Options)):
-        raise ValueError("an option has a value of another type")
-    known = options.solver in (*SOLVERS, "rp+") and options.centring in CENTRING and options.blocks in BLOCKS
-    if not known or options.neighbours not in NEIGHBOURS or not 0 < options.gap < 1:
-        raise ValueError("an option has a value it cannot take")
-    if not 1 <= options.contributions <= MOST_CONTRIBUTIONS:
-        raise ValueError("contributions must be a whole number of rows, at least 1")
-    return options
+    return Options(**{**data, "strategies": strategies})
 
 
 def _read_error(value: Any) -> float | None:

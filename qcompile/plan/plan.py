@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from qcompile.lattice.lattice import Lattice
 from qcompile.plan.allocation import exact_scales, root_total, unit_variances
+from qcompile.plan.options import Options
 from qcompile.privacy.noise.scale import Scale
 from qcompile.privacy.unit import PrivacyUnit
 from qcompile.queries.workload import Family, Workload
@@ -31,35 +33,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """The choices a plan was compiled with.
-
-    Attributes:
-      solver: "auto", "exact", "rp", "rp+", "wff" or "conic".
-      gap: tolerance of each class's certified relative gap.
-      centring: "uniform", "optimised" or "given".
-      blocks: "no", "auto", "yes" (searched for) or "given".
-      strategies: per attribute the label of its strategy, for "rp+".
-      neighbours: "add-remove" or "replace-one": how tables differ in one privacy unit's rows.
-      contributions: rows that one privacy unit may have.
-    """
-
-    solver: str = "auto"
-    gap: float = 1e-3
-    centring: str = "uniform"
-    blocks: str = "no"
-    strategies: tuple[tuple[str, str], ...] = ()
-    neighbours: str = "add-remove"
-    contributions: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
 class ClassSummary:
     """One distinct problem that was solved.
 
     Attributes:
       attributes: of the first member node.
-      block: whether the members are unsplit blocks rather than nodes of the closure.
+      block: True if the members are unsplit blocks rather than nodes of the closure.
       members: number of nodes that share the problem.
       cells: of a member.
       rank: of its strategy.
@@ -102,7 +81,7 @@ class Measurement:
     order: tuple[int, ...]
     scale: float
     grid: float
-    cost: Any
+    cost: Fraction
 
     def __repr__(self) -> str:
         names = ", ".join(self.attributes) or "total"
@@ -260,8 +239,8 @@ class Plan:
             graph.nodes[self.closure.key(position)].update(_node_data(self.classes[c] if c >= 0 else None))
         return graph
 
-    def scales(self, charge: Any) -> tuple[Scale, ...]:
-        """Exact noise scales per class for a charge rho (a Fraction).
+    def scales(self, charge: Fraction) -> tuple[Scale, ...]:
+        """Exact noise scales per class for a charge rho.
 
         Raises:
           InternalError: the recomputed cost does not match the charge.
@@ -281,8 +260,8 @@ class Plan:
                 )
 
 
-def _node_data(found: ClassSummary | None) -> dict[str, Any]:
-    if found is None:  # a zero Gram: nothing to measure
+def _node_data(summary: ClassSummary | None) -> dict[str, Any]:
+    if summary is None:  # a zero Gram: nothing to measure
         return {"rank": 0, "solver": "not measured", "loss": 0.0, "bound": 0.0, "gap": 0.0, "share": 0.0}
     keys = ("rank", "solver", "loss", "bound", "gap", "share")
-    return {k: getattr(found, k) for k in keys}
+    return {k: getattr(summary, k) for k in keys}

@@ -2,45 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from qcompile.lattice.lattice import Problem, Term
-from qcompile.solvers.bounds.lower_bound import lower_bound
+from qcompile.solvers.bases.basis import Basis
 from qcompile.solvers.bounds.spectra import is_circulant
+from qcompile.solvers.route import solve_total
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import FourierStrategy
 from qcompile.support.arrays import Array
 
 
-def why_not(problem: Problem) -> str | None:
-    """The reason this route cannot be taken, or None."""
-    return None if problem.uniform else "needs uniform centring on every axis"
+@dataclass(frozen=True, eq=False)
+class Fourier(Basis):
+    """``V = sum_k h_k f_k f_k*`` with the characters f_k, ``h_k`` proportional to ``sqrt(c_k)``."""
 
+    name: ClassVar[str] = "Fourier basis"
+    option: ClassVar[str | None] = "wff"
 
-def is_exact(problem: Problem) -> bool:
-    """Whether every Gram is circulant, so that the basis is optimal."""
-    return problem.uniform and all(is_circulant(g.gram) for t in problem.terms for g in t.groups)
+    def is_exact(self, problem: Problem) -> bool:
+        """True if every Gram is circulant."""
+        return problem.uniform and all(is_circulant(g.gram) for t in problem.terms for g in t.groups)
 
+    def loss(self, problem: Problem) -> float:
+        """``(sum_k sqrt(c_k))^2 / n``."""
+        return float(np.sqrt(spectrum(problem)).sum()) ** 2 / problem.cells
 
-def loss(problem: Problem) -> float:
-    """The basis's error, ``(sum_k sqrt(c_k))^2 / n``, without building anything."""
-    return float(np.sqrt(spectrum(problem)).sum()) ** 2 / problem.cells
-
-
-def solve_fourier(problem: Problem, bound: float | None = None) -> Solution:
-    """``V = sum_k h_k f_k f_k*``, ``h_k`` proportional to ``sqrt(c_k)``.
-
-    Args:
-      problem: the node.
-      bound: a lower bound of its loss where one is known already.
-    """
-    root = np.sqrt(spectrum(problem))
-    total, n = float(root.sum()), problem.cells
-    strategy = FourierStrategy(np.ascontiguousarray(np.fft.ifftn(np.sqrt(n * root / total)).real))
-    found = total**2 / n
-    if is_exact(problem):
-        return Solution(strategy, found, found, "closed form, Fourier basis")
-    return Solution(strategy, found, lower_bound(problem) if bound is None else bound, "Fourier basis")
+    def solve(self, problem: Problem) -> Solution:
+        """The basis, in closed form where it is optimal."""
+        self.require(problem)
+        if not problem.shape:
+            return solve_total(problem)
+        root = np.sqrt(spectrum(problem))
+        total, n = float(root.sum()), problem.cells
+        strategy = FourierStrategy(np.ascontiguousarray(np.fft.ifftn(np.sqrt(n * root / total)).real))
+        loss = total**2 / n
+        if self.is_exact(problem):
+            return Solution(strategy, loss, loss, f"closed form, {self.name}")
+        return Solution(strategy, loss, self.bound(problem), self.name)
 
 
 def spectrum(problem: Problem) -> Array:

@@ -3,41 +3,46 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from qcompile.lattice.lattice import Problem
-from qcompile.solvers.bounds.lower_bound import lower_bound
+from qcompile.solvers.bases.basis import Basis
 from qcompile.solvers.bounds.spectra import is_exchangeable
+from qcompile.solvers.route import solve_total
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import KroneckerStrategy, Part
 
 
-def why_not(problem: Problem) -> str | None:
-    """The reason this route cannot be taken, or None."""
-    return None if problem.uniform else "needs uniform centring on every axis"
+@dataclass(frozen=True, eq=False)
+class Residual(Basis):
+    """``B = kron (I - 11'/n) / sqrt((n-1)/n)``."""
+
+    name: ClassVar[str] = "residual basis"
+    option: ClassVar[str | None] = "rp"
+
+    def is_exact(self, problem: Problem) -> bool:
+        """True if every Gram is a multiple of I - 11'/n."""
+        return problem.uniform and all(is_exchangeable(g.gram) for t in problem.terms for g in t.groups)
+
+    def loss(self, problem: Problem) -> float:
+        """``tr(G) prod (n-1)/n``."""
+        return problem.trace * math.prod((n - 1) / n for n in problem.shape)
+
+    def solve(self, problem: Problem) -> Solution:
+        """The basis, in closed form where it is optimal."""
+        self.require(problem)
+        if not problem.shape:
+            return solve_total(problem)
+        loss, strategy = self.loss(problem), residual_strategy(problem.shape)
+        if self.is_exact(problem):
+            return Solution(strategy, loss, loss, f"closed form, {self.name}")
+        return Solution(strategy, loss, self.bound(problem), self.name)
 
 
-def is_exact(problem: Problem) -> bool:
-    """Whether every Gram is a multiple of I - 11'/n, so that the basis is optimal."""
-    return problem.uniform and all(is_exchangeable(g.gram) for t in problem.terms for g in t.groups)
-
-
-def loss(problem: Problem) -> float:
-    """The basis's error, ``tr(G) prod (n-1)/n``, without building anything."""
-    return problem.trace * math.prod((n - 1) / n for n in problem.shape)
-
-
-def solve_residual(problem: Problem, bound: float | None = None) -> Solution:
-    """``B = kron (I - 11'/n) / sqrt((n-1)/n)``.
-
-    Args:
-      problem: the node.
-      bound: a lower bound of its loss where one is known already.
-    """
-    parts = [Part((i,), (n,), (np.eye(n) - 1 / n) / math.sqrt((n - 1) / n)) for i, n in enumerate(problem.shape)]
-    found = loss(problem)
-    if is_exact(problem):
-        return Solution(KroneckerStrategy(problem.shape, parts), found, found, "closed form, residual basis")
-    proven = lower_bound(problem) if bound is None else bound
-    return Solution(KroneckerStrategy(problem.shape, parts), found, proven, "residual basis")
+def residual_strategy(shape: tuple[int, ...]) -> KroneckerStrategy:
+    """The residual basis of a node of some shape, at unit cost."""
+    parts = [Part((i,), (n,), (np.eye(n) - 1 / n) / math.sqrt((n - 1) / n)) for i, n in enumerate(shape)]
+    return KroneckerStrategy(shape, parts)

@@ -8,27 +8,89 @@ exact; the bound is the one that needs no optimisation (`bounds`), so that the g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
 
 import numpy as np
 
-from qcompile.errors import OptionError, SizeError, did_you_mean
+from qcompile.errors import OptionError, QCompileError, SizeError
 from qcompile.lattice.gram import RANK_TOLERANCE
 from qcompile.lattice.lattice import Problem, Term
 from qcompile.lattice.projection import centre
+from qcompile.solvers.attribute_strategies import AttributeStrategy
 from qcompile.solvers.bounds.lower_bound import lower_bound
+from qcompile.solvers.route import Route, RouteOptions
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import KroneckerStrategy, Part
-from qcompile.support.arrays import Array, require_memory
-
-DEFAULT_STRATEGY = "identity"
-"""What an attribute takes that was given no strategy: the residual basis of its axis."""
+from qcompile.support.arrays import Array
 
 PLUS_CELLS = 4096
 """Cells of one axis up to which its strategy is brought to full row rank: about a minute."""
 
 SPAN_TOLERANCE = 1e-7
 """Share of a Gram's norm outside the span of a strategy that is rounding error: roots are known to about 1e-8."""
+
+
+NO_STRATEGIES = "no strategies belong to its axes"
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualPlannerPlus(Route):
+    """The product of the strategies that the user chose for the attributes of a node.
+
+    Attributes:
+      strategies: per attribute name.
+    """
+
+    name: ClassVar[str] = "RP+"
+    option: ClassVar[str | None] = "rp+"
+    splits_only: ClassVar[bool] = True
+    takes_strategies: ClassVar[bool] = True
+
+    strategies: Mapping[str, AttributeStrategy] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: RouteOptions) -> Self:
+        """With the user's strategies."""
+        return cls(options.strategies)
+
+    def why_not(self, problem: Problem) -> str | None:
+        """A reason where a strategy is too large or does not span the queries."""
+        if self._is_without_strategies(problem):
+            return NO_STRATEGIES
+        try:
+            self._solve(problem)
+        except (OptionError, SizeError) as e:
+            return str(e)
+        return None
+
+    def refusal(self, reason: str) -> QCompileError:
+        """The error of a node without strategies."""
+        return OptionError(f"solver={self.option!r} cannot measure this node: {reason}; use solver='auto'")
+
+    def solve(self, problem: Problem) -> Solution:
+        """The product of the strategies on the axes.
+
+        Raises:
+          OptionError: a strategy does not span the node's queries; names the attributes of its axes.
+          SizeError: an axis is too large.
+        """
+        if self._is_without_strategies(problem):
+            raise self.refusal(NO_STRATEGIES)
+        return self._solve(problem)
+
+    def _is_without_strategies(self, problem: Problem) -> bool:
+        return len(problem.axes) != len(problem.shape) or any(a.attribute not in self.strategies for a in problem.axes)
+
+    def _solve(self, problem: Problem) -> Solution:
+        chosen = [self.strategies[a.attribute] for a in problem.axes]
+        weights = [a.centring for a in problem.axes]
+        try:
+            return solve_plus(problem, [s.matrix for s in chosen], weights, [s.label for s in chosen])
+        except OptionError as e:
+            names = ", ".join(a.attribute for a in problem.axes)
+            raise OptionError(f"on the node of {names} (its axes, in this order): {e}") from e
 
 
 def solve_plus(
@@ -108,63 +170,3 @@ def _outside(term: Term, axis: int, basis: Array) -> float:
     rows = group.gram.root_rows.reshape(-1, *group.gram.shape)
     x = np.moveaxis(rows, group.axes.index(axis) + 1, -1)
     return float(np.linalg.norm(x - (x @ basis.T) @ basis) / np.linalg.norm(x))
-
-
-def named_strategy(name: str, size: int) -> Array:
-    """A strategy matrix by name, ``(queries, size)``; not centred.
-
-    Args:
-      name: one of `STRATEGIES`.
-      size: the number of cells, at least 1.
-
-    Raises:
-      OptionError: an unknown name or a size below 1.
-      SizeError: a matrix past the memory limit.
-    """
-    if name not in _MAKERS:
-        raise OptionError(f"no strategy is called {name!r}; {did_you_mean(name, STRATEGIES)}")
-    if size < 1:
-        raise OptionError(f"a strategy needs at least one cell, got {size}")
-    require_memory(f"the strategy {name!r} of {size} cells", 2 * size * size, "use fewer or coarser cells")
-    return _MAKERS[name](size)
-
-
-def _halves(size: int) -> list[tuple[int, int, int]]:
-    """The inner nodes of the binary tree over the cells: (start, middle, stop), the left half never the smaller."""
-    found, waiting = [], [(0, size)]
-    while waiting:
-        start, stop = waiting.pop()
-        if stop - start > 1:
-            middle = (start + stop + 1) // 2
-            found.append((start, middle, stop))
-            waiting += [(middle, stop), (start, middle)]
-    return found
-
-
-def _haar(size: int) -> Array:
-    """The total, and left half less right half at every inner node: orthogonal where size is a power of two."""
-    rows = np.zeros((size, size))
-    rows[0] = 1
-    for row, (start, middle, stop) in zip(rows[1:], _halves(size), strict=True):
-        row[start:middle] = 1
-        row[middle:stop] = -1
-    return rows
-
-
-def _hierarchical(size: int) -> Array:
-    """The sum of the cells below every node of the tree, leaves and root included; all of equal weight."""
-    inner = np.zeros((size - 1, size))
-    for row, (start, _, stop) in zip(inner, _halves(size), strict=True):
-        row[start:stop] = 1
-    return np.concatenate([inner, np.eye(size)])
-
-
-_MAKERS: Mapping[str, Callable[[int], Array]] = {
-    "identity": np.eye,
-    "prefix": np.tri,
-    "haar": _haar,
-    "hierarchical": _hierarchical,
-}
-
-STRATEGIES = tuple(_MAKERS)
-"""Names that `named_strategy` knows."""

@@ -8,14 +8,16 @@ affine family beside a product of prefixes) is contracted with the covariances o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from qcompile.lattice.gram import Gram
 from qcompile.lattice.lattice import Group, Problem, Term
 from qcompile.solvers.composite.kronecker import product
+from qcompile.solvers.route import Bound, Route
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import Strategy
 from qcompile.support.arrays import Array, digest
@@ -31,7 +33,7 @@ Axes = tuple[int, ...]
 
 @dataclass(eq=False)
 class State:
-    """Where the iteration stands.
+    """State of the iteration.
 
     Attributes:
       problem: the whole.
@@ -111,58 +113,68 @@ class State:
         self.covariances.pop(b, None)
 
 
-def why_not(problem: Problem) -> str | None:
-    """The reason this route cannot be taken, or None."""
-    if len(problem.terms) == 1:
-        return "a single term, whose factors are solved alone"
-    return "a single axis" if len(problem.shape) == 1 else None
+@dataclass(frozen=True, eq=False)
+class Alternating(Route):
+    """The best Kronecker product that alternating minimisation finds.
 
-
-def solve_alternating(
-    problem: Problem,
-    solve_block: Callable[[Problem], Solution],
-    cannot: Callable[[Problem], str | None],
-    gap: float,
-    bound: float,
-) -> Solution:
-    """The best Kronecker product found.
-
-    Args:
-      problem: a sum of terms on at least two axes.
-      solve_block: solver of the problem of one block of axes.
-      cannot: the reason why that solver cannot take such a problem, or None.
+    Attributes:
+      block: solves the problem of one block of axes.
+      exact: axes that some group spans stay in one block where this route can take them.
       gap: relative tolerance of the loss; the iteration ends well below it.
-      bound: a lower bound of the problem's loss.
+      bound: the lower bound that the solution carries.
+      least_axes: fewest axes for which the route is taken.
     """
-    state = State(problem, _blocks(problem, cannot), [])
+
+    name: ClassVar[str] = "alternating Kronecker"
+
+    block: Route
+    exact: Route
+    gap: float
+    bound: Bound
+    least_axes: int = 2
+
+    def why_not(self, problem: Problem) -> str | None:
+        """A reason where there is nothing to alternate between."""
+        if len(problem.terms) == 1:
+            return "a single term, whose factors are solved alone"
+        return "a single axis" if len(problem.shape) < self.least_axes else None
+
+    def solve(self, problem: Problem) -> Solution:
+        """A sum of terms, one block of axes after another."""
+        self.require(problem)
+        state = State(problem, _blocks(problem, self.exact), [])
+        strategy = product(problem.shape, _alternate(state, self.block, self.gap), state.blocks)
+        # The loss of the product itself, not the one that the last step claimed.
+        loss = sum(t.weighted * strategy.trace(t.groups) for t in problem.terms)
+        bound = min(self.bound(problem), loss)
+        return Solution(strategy, loss, bound, f"{self.name}, {len(state.blocks)} factors")
+
+
+def _alternate(state: State, block: Route, gap: float) -> list[Strategy]:
+    """Sweep over the blocks until a whole sweep hardly improves the loss; the strategies of the best sweep."""
     state.strategies = [None] * len(state.blocks)
     loss, taken = math.inf, list(state.strategies)
     for _ in range(SWEEPS):
         for b in range(len(state.blocks)):
-            solved = solve_block(state.conditional(b))
+            solved = block.solve(state.conditional(b))
             state.update(b, solved.strategy)
         if solved.loss < loss:
             taken = list(state.strategies)
         if solved.loss > loss * (1 - SETTLED * gap):
-            loss = min(loss, solved.loss)
             break
         loss = solved.loss
-    strategies = [s for s in taken if s is not None]
-    strategy = product(problem.shape, strategies, state.blocks)
-    loss = sum(t.weighted * strategy.trace(t.groups) for t in problem.terms)  # not what the last step claimed
-    return Solution(strategy, loss, min(bound, loss), f"alternating Kronecker, {len(state.blocks)} factors")
+    return [s for s in taken if s is not None]
 
 
-def _blocks(problem: Problem, cannot: Callable[[Problem], str | None]) -> list[Axes]:
-    """The finest axes that no group cuts; apart where together they would be the whole problem or too large."""
-    found = _components(problem)
-    if len(found) == 1:
-        return [(a,) for a in found[0]]
-    state = State(problem, found, [None] * len(found))
-    whole = [len(axes) == 1 or cannot(state.conditional(b)) is None for b, axes in enumerate(found)]
-    return [
-        part for axes, fits in zip(found, whole, strict=True) for part in ([axes] if fits else [(a,) for a in axes])
-    ]
+def _blocks(problem: Problem, exact: Route) -> list[Axes]:
+    """The finest blocks of axes that no group cuts; single axes where a block is the whole problem or too large."""
+    components = _components(problem)
+    if len(components) == 1:
+        return [(a,) for a in components[0]]
+    state = State(problem, components, [None] * len(components))
+    fits = [len(axes) == 1 or exact.why_not(state.conditional(b)) is None for b, axes in enumerate(components)]
+    parts = [[axes] if whole else [(a,) for a in axes] for axes, whole in zip(components, fits, strict=True)]
+    return [part for block in parts for part in block]
 
 
 def _components(problem: Problem) -> list[Axes]:
@@ -171,7 +183,7 @@ def _components(problem: Problem) -> list[Axes]:
     for g in (g for t in problem.terms for g in t.groups):
         merged = {label[a] for a in g.axes}
         label = [min(merged) if x in merged else x for x in label]
-    return [tuple(a for a, x in enumerate(label) if x == found) for found in sorted(set(label))]
+    return [tuple(a for a, x in enumerate(label) if x == part) for part in sorted(set(label))]
 
 
 def _renumbered(group: Group, axes: Axes) -> Group:

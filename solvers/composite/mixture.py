@@ -16,8 +16,9 @@ and df/dalpha_0 follows because f is homogeneous of degree -1. f is convex in al
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from qcompile.errors import IntegrityError
 from qcompile.lattice.lattice import Group, Problem, Term
 from qcompile.solvers.bounds.roots import term_rank
 from qcompile.solvers.composite.kronecker import written_out
+from qcompile.solvers.route import Bound, Route, RouteFailed
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Part
 from qcompile.strategy.mixture import Plain
@@ -44,26 +46,26 @@ CUTS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class RankedTerms:
     """The terms of a problem by rank.
 
     Attributes:
       high: terms that one Kronecker product is to serve.
-      low: terms that are served beside it, each by its own strategy.
+      low: terms that get a strategy of their own each.
     """
 
     high: tuple[Term, ...]
     low: tuple[Term, ...]
 
 
-def split(problem: Problem) -> Split:
+def rank_terms(problem: Problem) -> RankedTerms:
     """Terms in falling order of rank while the rest is too large; one at least is high."""
     ranks = [term_rank(t) for t in problem.terms]
     order = sorted(range(len(ranks)), key=lambda k: (-ranks[k], k))
     high = 1
     while high < len(order) and not _is_low(problem, [ranks[k] for k in order[high:]]):
         high += 1
-    return Split(
+    return RankedTerms(
         tuple(problem.terms[k] for k in order[:high]),
         tuple(problem.terms[k] for k in order[high:]),
     )
@@ -74,34 +76,52 @@ def _is_low(problem: Problem, ranks: Sequence[int]) -> bool:
     return total <= LOW_RANK and 2 * max(ranks) <= problem.cells and total * problem.cells <= LOW_ENTRIES
 
 
-def why_not(problem: Problem) -> str | None:
-    """The reason this route cannot be taken, or None."""
-    if len(problem.terms) == 1:
-        return "a single term, whose factors are solved alone"
-    return None if split(problem).low else f"no term is of rank at most {LOW_RANK} beside another"
+@dataclass(frozen=True, eq=False)
+class Mixture(Route):
+    """The best mixture of the terms' own optima.
 
-
-def solve_mixture(
-    problem: Problem,
-    solve_high: Callable[[Problem], Solution],
-    solve_low: Callable[[Problem], Solution],
-    bound: float,
-) -> Solution | str:
-    """The best mixture of the terms' own optima, or the reason why there is none.
-
-    Args:
-      problem: a sum with at least one low-rank term.
-      solve_high: solver of the terms of high rank, by a Kronecker product.
-      solve_low: solver of a single term.
-      bound: a lower bound of the problem's loss.
+    Attributes:
+      high: solves a single term of high rank.
+      sums: solves several terms of high rank together, by one Kronecker product.
+      low: solves a term of low rank.
+      bound: the lower bound that the solution carries.
     """
-    found = split(problem)
-    solved = [solve_high(_alone(problem, found.high)), *(solve_low(_alone(problem, (t,))) for t in found.low)]
-    kernels = [written_out(s.strategy) for s in solved]
-    try:
-        return best_mixture(problem, kernels, bound, f"mixture of {len(kernels)} strategies")
-    except IntegrityError:
-        return "no term spans the queries of all others"
+
+    name: ClassVar[str] = "mixture"
+
+    high: Route
+    sums: Route
+    low: Route
+    bound: Bound
+
+    def why_not(self, problem: Problem) -> str | None:
+        """A reason where no term is of low rank beside others."""
+        if len(problem.terms) == 1:
+            return "a single term, whose factors are solved alone"
+        return None if rank_terms(problem).low else f"no term is of rank at most {LOW_RANK} beside another"
+
+    def solve(self, problem: Problem) -> Solution:
+        """A sum with at least one term of low rank.
+
+        Raises:
+          RouteFailed: the terms of high rank do not span the others' queries.
+        """
+        self.require(problem)
+        kernels, bound = self.kernels(problem), self.bound(problem)
+        try:
+            return best_mixture(problem, kernels, bound, f"mixture of {len(kernels)} strategies")
+        except IntegrityError:
+            raise RouteFailed("no term spans the queries of all others") from None
+
+    def kernels(self, problem: Problem) -> list[KroneckerStrategy]:
+        """The strategies to be mixed: one for the terms of high rank, then one per term of low rank."""
+        ranked = rank_terms(problem)
+        high = self.high if len(ranked.high) == 1 else self.sums
+        solved = [
+            high.solve(_alone(problem, ranked.high)),
+            *(self.low.solve(_alone(problem, (t,))) for t in ranked.low),
+        ]
+        return [written_out(s.strategy) for s in solved]
 
 
 def best_mixture(problem: Problem, strategies: Sequence[Plain], bound: float, label: str) -> Solution:
@@ -200,7 +220,7 @@ class _Model:
             value, gradient = self.loss(alpha)
             return math.log(value), np.asarray(gradient / value, dtype=np.float64)
 
-        found = minimize(
+        optimum = minimize(
             logarithm,
             start / max(1.0, float((start @ norms).max())),
             jac=True,
@@ -209,7 +229,7 @@ class _Model:
             constraints=[LinearConstraint(norms.T, -np.inf, 1.0)],
             options={"ftol": 1e-10, "maxiter": 200},
         )
-        return np.asarray(np.maximum(found.x, SMALLEST_SHARE))
+        return np.asarray(np.maximum(optimum.x, SMALLEST_SHARE))
 
 
 def _applied(groups: Sequence[Group], x: Array) -> Array:

@@ -12,24 +12,45 @@ where the Fourier basis alone is 60 to 75 % off.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from qcompile.lattice.gram import Gram
 from qcompile.lattice.lattice import Problem
 from qcompile.queries.factors import Prefix
+from qcompile.solvers.bounds.lower_bound import lower_bound
 from qcompile.solvers.composite.mixture import best_mixture
+from qcompile.solvers.route import Bound, Route
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import FourierStrategy, KroneckerStrategy
 from qcompile.support.arrays import Array
 
 
-def solve_sawtooth(problem: Problem, bound: float) -> Solution | None:
-    """The mixture for a centred prefix alone; None for any other problem."""
-    groups = problem.terms[0].groups
-    if len(problem.terms) > 1 or len(groups) > 1 or not _is_centred_prefix(groups[0].gram):
-        return None
-    (n,) = problem.shape
-    return best_mixture(problem, [_sawtooths(n), _ramp(n)], bound, "Fourier basis and one query")
+@dataclass(frozen=True, eq=False)
+class Sawtooth(Route):
+    """The mixture for a centred prefix.
+
+    Attributes:
+      bound: the lower bound that the solution carries.
+    """
+
+    name: ClassVar[str] = "Fourier basis and one query"
+
+    bound: Bound = lower_bound
+
+    def why_not(self, problem: Problem) -> str | None:
+        """A reason unless the problem is a centred prefix alone."""
+        groups = [g for t in problem.terms for g in t.groups]
+        alone = len(problem.terms) == len(groups) == 1 and _is_centred_prefix(groups[0].gram)
+        return None if alone else "no centred prefix alone"
+
+    def solve(self, problem: Problem) -> Solution:
+        """The best weights of the circulant and the query."""
+        self.require(problem)
+        (n,) = problem.shape
+        return best_mixture(problem, [_sawtooths(n), _ramp(n)], self.bound(problem), self.name)
 
 
 def _is_centred_prefix(gram: Gram) -> bool:

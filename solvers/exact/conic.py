@@ -19,14 +19,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import numpy as np
 
-from qcompile.errors import OptionError, SizeError
+from qcompile.errors import OptionError
 from qcompile.lattice.lattice import Problem
 from qcompile.solvers.bounds.roots import dense_gram, dense_root, short_root, span_gram, term_rank
 from qcompile.solvers.exact import certificate
 from qcompile.solvers.exact.certificate import RootBlock, evaluate
+from qcompile.solvers.route import Route, RouteOptions, solve_total
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import KroneckerStrategy
 from qcompile.support.arrays import Array
@@ -125,36 +127,51 @@ class Answer:
     mu: Array | None
 
 
-def why_not(problem: Problem) -> str | None:
-    """The reason this route cannot be taken, or None."""
-    rank = _rank_at_most(problem)
-    if problem.cells <= CONIC_CELLS and problem.cells * rank * rank // 2 <= CONIC_ENTRIES:
-        return None
-    return (
-        f"{problem.cells} cells at rank {rank}, conic limit {CONIC_RANK} cells at full rank, {CONIC_CELLS} at low rank"
-    )
-
-
-def solve_conic(problem: Problem, gap: float) -> Solution:
+@dataclass(frozen=True, eq=False)
+class Conic(Route):
     """The optimal strategy of one problem by a conic solver, certified independently of it.
 
-    Args:
-      problem: the node's Gram.
+    Attributes:
       gap: the certified relative gap above which a second solver is tried.
-
-    Returns:
-      The best of the solvers' strategies by certified gap. Its label names the solver, with "inaccurate" behind it
-      where the solver did not call its result optimal; `Solution.refused` has the others, with the reasons.
-
-    Raises:
-      SizeError: the program is too large, see `why_not`.
-      OptionError: no solver returned a strategy that spans the queries.
     """
-    reason = why_not(problem)
-    if reason is not None:
-        raise SizeError(f"no conic solver fits this node: {reason}; use solver='auto', or fewer or coarser cells")
+
+    name: ClassVar[str] = "conic"
+    option: ClassVar[str | None] = "conic"
+    one_thread: ClassVar[bool] = True  # CVXPY keeps state of its own
+
+    gap: float = 1e-3
+
+    @classmethod
+    def of(cls, options: RouteOptions) -> Self:
+        """With the gap."""
+        return cls(options.gap)
+
+    def why_not(self, problem: Problem) -> str | None:
+        """A reason where the program is too large."""
+        rank = _rank_at_most(problem)
+        if problem.cells <= CONIC_CELLS and problem.cells * rank * rank // 2 <= CONIC_ENTRIES:
+            return None
+        limits = f"conic limit {CONIC_RANK} cells at full rank, {CONIC_CELLS} at low rank"
+        return f"{problem.cells} cells at rank {rank}, {limits}"
+
+    def solve(self, problem: Problem) -> Solution:
+        """The best of the solvers' strategies by certified gap.
+
+        Its label names the solver, with "inaccurate" behind it where the solver did not call its result optimal;
+        `Solution.refused` has the others, with the reasons.
+
+        Raises:
+          SizeError: the program is too large.
+          OptionError: no solver returned a strategy that spans the queries.
+        """
+        self.require(problem)
+        return _solve(problem, self.gap) if problem.shape else solve_total(problem)
+
+
+def _solve(problem: Problem, gap: float) -> Solution:
+    """Ask the solvers in turn until one certifies the gap."""
     posed = _pose(problem)
-    found: list[Solution] = []
+    solutions: list[Solution] = []
     refused: list[tuple[str, str]] = []
     for backend in BACKENDS:
         if len(posed.values) > backend.rank:
@@ -165,22 +182,22 @@ def solve_conic(problem: Problem, gap: float) -> Solution:
         if solution is None:
             refused.append((f"conic, {backend.name}", f"status {answer.status!r} without a usable strategy"))
             continue
-        found.append(solution)
+        solutions.append(solution)
         if outcome(answer.status) == "optimal" and solution.gap <= gap:
             break
-    return _best(problem, found, refused)
+    return _best(problem, solutions, refused)
 
 
-def _best(problem: Problem, found: list[Solution], refused: list[tuple[str, str]]) -> Solution:
+def _best(problem: Problem, solutions: list[Solution], refused: list[tuple[str, str]]) -> Solution:
     """The smallest certified gap; the others become refusals."""
-    if not found:
+    if not solutions:
         tried = "; ".join(f"{label}: {reason}" for label, reason in refused)
         raise OptionError(
             f"solver='conic' found no strategy for a node of {problem.cells} cells ({tried}); "
             "use solver='exact' or 'auto'"
         )
-    best = min(found, key=lambda s: s.gap)
-    lost = [(s.solver, f"certified gap {s.gap:.1e}") for s in found if s is not best]
+    best = min(solutions, key=lambda s: s.gap)
+    lost = [(s.solver, f"certified gap {s.gap:.1e}") for s in solutions if s is not best]
     return replace(best, refused=(*refused, *lost))
 
 
@@ -222,8 +239,7 @@ def _certified(problem: Problem, posed: Posed, answer: Answer, name: str) -> Sol
     rows = None if word == "failed" or answer.x is None else _rows(posed, answer.x)
     if rows is None:
         return None
-    # The only cell of a node without axes needs no matrix.
-    strategy = KroneckerStrategy.dense(problem.shape, rows) if problem.shape else KroneckerStrategy((), ())
+    strategy = KroneckerStrategy.dense(problem.shape, rows)
     if strategy.rank < len(posed.values):
         return None
     loss = sum(t.weighted * strategy.trace(t.groups) for t in problem.terms)

@@ -15,7 +15,7 @@ from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Ma
 from qcompile.queries.factors.base import OneAttribute
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, Policy, Schema
 from qcompile.queries.workload import Family, Workload
-from qcompile.solvers.bases.residual_planner_plus import STRATEGIES
+from qcompile.solvers.attribute_strategies import STRATEGIES
 from qcompile.support.arrays import Array, IntArray
 
 SOLVERS = ("auto", "exact", "conic", "rp", "rp+", "wff")

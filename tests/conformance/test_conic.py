@@ -16,8 +16,9 @@ from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Ma
 from qcompile.queries.schema import Attribute
 from qcompile.solvers.bounds.roots import dense_gram, span_gram
 from qcompile.solvers.exact import conic
-from qcompile.solvers.exact.conic import solve_conic
-from qcompile.solvers.exact.exact import solve_exact
+from qcompile.solvers.exact.conic import Conic
+from qcompile.solvers.exact.optimal import Optimal
+from qcompile.solvers.shared import Exact
 from qcompile.solvers.solution import Solution
 from qcompile.solvers.solver import solve
 from qcompile.support.arrays import Array
@@ -110,8 +111,8 @@ def check_agreement(problem: Problem) -> Solution:
 
 
 def compare(problem: Problem) -> Solution:
-    (exact,) = solve((problem,), "exact", 1e-8)
-    found = solve_conic(problem, 1e-7)
+    (exact,) = solve((problem,), Exact(1e-8))
+    found = Conic(1e-7).solve(problem)
     check_strategy(problem, found)
     assert found.loss == pytest.approx(exact.loss, rel=AGREE)
     assert found.bound == pytest.approx(exact.bound, rel=AGREE)
@@ -175,7 +176,7 @@ def test_axes_of_one_cell_and_queries_that_are_not_centred(
     one = Gram(("one",), (1,), np.array([[2.0]]))
     groups = (Group((0,), one), Group((1,), Gram(("a",), (5,), kind(a).gram())), Group((2,), one))
     problem = Problem((1, 5, 1), (Term(groups, 3.0, 3.0),), True)
-    exact, found = solve_exact(problem, 1e-8), solve_conic(problem, 1e-7)
+    exact, found = Optimal(1e-8).solve(problem), Conic(1e-7).solve(problem)
     check_strategy(problem, found)
     assert found.loss == pytest.approx(exact.loss, rel=AGREE)
     assert found.bound == pytest.approx(exact.bound, rel=AGREE)

@@ -12,7 +12,7 @@ from qcompile.compiler.unrestricted import unrestricted_problem
 from qcompile.queries.factors import Abs, Affine, Circular, Marginal, Prefix
 from qcompile.queries.schema import Attribute
 from qcompile.queries.workload import Family, Workload
-from qcompile.solvers.exact.exact import solve_exact
+from qcompile.solvers.exact.optimal import Optimal
 from qcompile.support.arrays import cells
 from tests.conformance.cases import WORKLOADS
 from tests.conformance.helpers import family, integer, workload
@@ -76,7 +76,7 @@ def test_no_design_is_worse_than_the_plain_decomposition(name: str) -> None:
 
 def optimum(made: Workload) -> float:
     """A proven lower bound of the total squared error of every matrix mechanism, attained within 1e-4."""
-    solution = solve_exact(unrestricted_problem(made), 1e-4)
+    solution = Optimal(1e-4).solve(unrestricted_problem(made))
     assert solution.gap <= 1e-4
     return solution.bound
 

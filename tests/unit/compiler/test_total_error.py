@@ -15,6 +15,7 @@ from qcompile.lattice.decompose import decompose
 from qcompile.queries.factors import Abs, Affine, Circular, Marginal, Matrix, Prefix, Range
 from qcompile.queries.workload import Workload
 from qcompile.solvers.exact.envelope import envelope
+from qcompile.solvers.shared import Exact
 from qcompile.solvers.solver import solve
 from qcompile.support.arrays import Array
 from tests.conformance.helpers import family, integer, integers, some_weights, with_other, workload
@@ -49,7 +50,7 @@ def test_the_value_is_that_of_the_solved_lattice(name: str) -> None:
     free = weights(total)
     given = {n: u for names, u in zip(roles, free, strict=True) for n in names}
     closure = decompose(made, given)
-    losses = [s.loss for s in solve(closure.classes, "exact", 1e-8)]
+    losses = [s.loss for s in solve(closure.classes, Exact(1e-8))]
     expected = sum(m * math.sqrt(x) for m, x in zip(closure.members, losses, strict=True))
     assert total(free)[0] == pytest.approx(math.log(expected), abs=1e-6)
 

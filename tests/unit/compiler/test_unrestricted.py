@@ -17,7 +17,7 @@ from qcompile.lattice.decompose import decompose
 from qcompile.queries.factors import Abs, Affine, Circular, Marginal, Predicate, Prefix, Random
 from qcompile.queries.workload import Workload
 from qcompile.solvers.bounds.roots import dense_gram
-from qcompile.solvers.exact.exact import solve_exact
+from qcompile.solvers.exact.optimal import Optimal
 from qcompile.support.arrays import Array, outer
 from tests.conformance.cases import CASES, WORKLOADS, Case
 from tests.conformance.helpers import family, integer, integers, product_matrix, workload
@@ -65,7 +65,7 @@ def test_the_problem_is_that_of_all_queries_on_the_whole_domain(name: str) -> No
 def test_bounds_are_below_the_optimum_and_near_it(name: str) -> None:
     w = WORKLOADS[name]()
     problem = unrestricted_problem(w)
-    optimum = solve_exact(problem, 1e-6) if problem.shape else None
+    optimum = Optimal(1e-6).solve(problem) if problem.shape else None
     least = problem.trace if optimum is None else optimum.loss
     found = unrestricted(w).loss_lower_bound
     assert found is not None

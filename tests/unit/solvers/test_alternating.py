@@ -10,10 +10,11 @@ from qcompile.lattice.gram import Gram
 from qcompile.lattice.lattice import Group, Problem, Term
 from qcompile.queries.factors import Abs, Affine, Marginal, Prefix, Random, Range
 from qcompile.queries.factors.base import Factor
+from qcompile.solvers.auto import Auto
 from qcompile.solvers.bounds.lower_bound import lower_bound
 from qcompile.solvers.composite import alternating
-from qcompile.solvers.exact import exact
-from qcompile.solvers.shared import Shared
+from qcompile.solvers.exact import optimal
+from qcompile.solvers.exact.optimal import Optimal
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import KroneckerStrategy
 from tests.conformance.helpers import (
@@ -29,8 +30,7 @@ from tests.unit.solvers.test_bounds import attributes, loss_written_out, problem
 
 
 def alternate(p: Problem, gap: float = 1e-5) -> Solution:
-    shared = Shared()
-    return alternating.solve_alternating(p, shared.block, shared.why_not, gap, lower_bound(p))
+    return Auto(gap).alternating(lower_bound).solve(p)
 
 
 A, B, C = attributes(6, 5, 3)
@@ -65,7 +65,7 @@ CASES: dict[str, tuple[tuple[int, ...], list[list[Factor]], float]] = {
 def test_the_loss_is_attained_and_near_the_optimum(name: str, raw: bool) -> None:
     shape, products, worst = CASES[name]
     p = problem(shape, *((1.0 + i, factors) for i, factors in enumerate(products)), raw=raw)
-    found, optimum = alternate(p), exact.solve_exact(p, 1e-6)
+    found, optimum = alternate(p), Optimal(1e-6).solve(p)
     assert isinstance(found.strategy, KroneckerStrategy)
     assert found.loss == pytest.approx(loss_written_out(p, found.strategy.factors(range(len(shape)))), rel=1e-5)
     assert optimum.bound <= found.loss <= worst * optimum.loss
@@ -93,8 +93,8 @@ def test_a_block_past_every_limit_is_cut(monkeypatch: pytest.MonkeyPatch) -> Non
     p = problem(shape, *((1.0, factors) for factors in products))
     assert alternate(p).solver == "alternating Kronecker, 2 factors"
     whole = alternate(p).loss
-    monkeypatch.setattr(exact, "DENSE_CELLS", 10)
-    monkeypatch.setattr(exact, "SHORT_ENTRIES", 100)
+    monkeypatch.setattr(optimal, "DENSE_CELLS", 10)
+    monkeypatch.setattr(optimal, "SHORT_ENTRIES", 100)
     cut = alternate(p)
     assert cut.solver == "alternating Kronecker, 3 factors"
     assert cut.loss > whole
@@ -104,8 +104,8 @@ def test_a_block_past_every_limit_is_cut(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("n", [10, 30])
 def test_prefix_and_range_cubes_are_certified(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never as a matrix on all cells: 27,000 of them take about a second."""
-    monkeypatch.setattr(exact, "DENSE_CELLS", 80)
-    monkeypatch.setattr(exact, "SHORT_ENTRIES", 5000)
+    monkeypatch.setattr(optimal, "DENSE_CELLS", 80)
+    monkeypatch.setattr(optimal, "SHORT_ENTRIES", 5000)
     axes = integers(n, n, n)
     plan = compile(workload(axes, family(*map(Prefix, axes)), family(*map(Range, axes))))
     solvers = {c.cells: c.solver for c in plan.classes}
@@ -114,8 +114,8 @@ def test_prefix_and_range_cubes_are_certified(n: int, monkeypatch: pytest.Monkey
 
 
 def test_a_plan_with_an_alternating_node_predicts_what_brute_force_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "DENSE_CELLS", 10)
-    monkeypatch.setattr(exact, "SHORT_ENTRIES", 60)
+    monkeypatch.setattr(optimal, "DENSE_CELLS", 10)
+    monkeypatch.setattr(optimal, "SHORT_ENTRIES", 60)
     a, b = integers(6, 5)
     plan = compile(workload([a, b], family(Prefix(a), Prefix(b)), family(Range(a), Range(b), weight=0.1)), gap=1e-5)
     assert any(c.solver.startswith("alternating") for c in plan.classes)
@@ -127,8 +127,9 @@ def test_a_plan_with_an_alternating_node_predicts_what_brute_force_finds(monkeyp
 
 
 def test_reasons_against_it() -> None:
-    assert "single term" in (alternating.why_not(problem((6,), (1.0, [Prefix(A)]))) or "")
-    assert alternating.why_not(problem((6,), (1.0, [Prefix(A)]), (1.0, [Range(A)]))) == "a single axis"
+    route = Auto().alternating(lower_bound)
+    assert "single term" in (route.why_not(problem((6,), (1.0, [Prefix(A)]))) or "")
+    assert route.why_not(problem((6,), (1.0, [Prefix(A)]), (1.0, [Range(A)]))) == "a single axis"
 
 
 def test_a_contracted_gram_is_the_partial_trace() -> None:

@@ -15,7 +15,8 @@ from qcompile.lattice.projection import Projection, uncentred
 from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Prefix, Range
 from qcompile.queries.schema import Attribute, IntegerDomain
 from qcompile.solvers.auto import Auto
-from qcompile.solvers.bases import fourier, residual
+from qcompile.solvers.bases.fourier import Fourier
+from qcompile.solvers.bases.residual import Residual
 from qcompile.solvers.bounds.dual import product_bound
 from qcompile.solvers.bounds.lower_bound import (
     commuting_bound,
@@ -26,10 +27,8 @@ from qcompile.solvers.bounds.lower_bound import (
 )
 from qcompile.solvers.bounds.roots import dense_gram
 from qcompile.solvers.bounds.spectra import shared_eigenvalues, singular_values
-from qcompile.solvers.composite import alternating, mixture
 from qcompile.solvers.composite.kronecker import group_problem
-from qcompile.solvers.exact import exact
-from qcompile.solvers.shared import Shared
+from qcompile.solvers.exact.optimal import Optimal, solve_with_weights
 from qcompile.support.arrays import Array
 
 
@@ -97,7 +96,7 @@ def test_other_singular_values_are_those_of_the_root() -> None:
 
 def test_the_bound_of_a_large_prefix_needs_no_spectrum() -> None:
     found = gram(Prefix(*attributes(2600)))
-    assert 0 < svd_bound(found) < fourier.loss(group_problem(found, True))
+    assert 0 < svd_bound(found) < Fourier().loss(group_problem(found, True))
 
 
 A, B = attributes(5, 4)
@@ -130,8 +129,8 @@ def test_terms_that_do_not_commute_have_no_such_bound() -> None:
 
 def test_a_solved_group_gives_a_better_bound_than_its_spectrum() -> None:
     p = problem((5, 4), (2.0, [Prefix(A), Prefix(B)]), (0.5, [Affine([A, B], [1, 1])]))
-    better = superadditive_bound(p, lambda g: exact.solve_exact(group_problem(g, True), 1e-6).bound)
-    assert superadditive_bound(p) < better < exact.solve_exact(p, 1e-6).loss
+    better = superadditive_bound(p, lambda g: Optimal(1e-6).solve(group_problem(g, True)).bound)
+    assert superadditive_bound(p) < better < Optimal(1e-6).solve(p).loss
 
 
 @pytest.mark.parametrize("weight", [0.01, 1.0, 100.0])
@@ -140,13 +139,13 @@ def test_the_dual_at_product_weights(weight: float) -> None:
     p = problem(
         (5, 4), (1.0, [Prefix(A), Prefix(B)]), (weight, [Affine([A, B], [1, 1])]), (2.0, [Abs([A, B], [1, -1])])
     )
-    mu = {g.key: exact.solve_with_weights(group_problem(g, True), 1e-8)[1] for g in (gram(Prefix(A)), gram(Prefix(B)))}
+    mu = {g.key: solve_with_weights(group_problem(g, True), 1e-8)[1] for g in (gram(Prefix(A)), gram(Prefix(B)))}
     root = np.sqrt(np.kron(*mu.values()))
     values = np.linalg.eigvalsh(root[:, None] * dense_gram(p) * root)
     expected = float(np.sqrt(np.maximum(values, 0)).sum()) ** 2
     found = product_bound(p, p.terms[0], p.terms[1:], lambda g: mu[g.key])
     assert expected * (1 - 2e-3) <= found <= expected
-    optimum = exact.solve_exact(p, 1e-7)
+    optimum = Optimal(1e-7).solve(p)
     assert found <= optimum.loss
     assert weight > 1 or found > lower_bound(p)
 
@@ -160,17 +159,16 @@ def test_the_dual_needs_low_rank_rows_within_the_span() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_no_route_is_below_the_lower_bound(seed: int) -> None:
-    p, shared = random_sum(seed), Shared()
-    optimum = exact.solve_exact(p, 1e-7)
-    auto = Auto(p, shared, 1e-4)
+    p = random_sum(seed)
+    optimum = Optimal(1e-7).solve(p)
+    auto = Auto(1e-4)
     found = [
-        residual.solve_residual(p),
-        fourier.solve_fourier(p),
-        alternating.solve_alternating(p, shared.block, shared.why_not, 1e-4, lower_bound(p)),
-        mixture.solve_mixture(p, auto.high, auto.low, lower_bound(p)),
+        Residual().solve(p),
+        Fourier().solve(p),
+        auto.alternating(lower_bound).solve(p),
+        auto.mixture.solve(p),
     ]
     for s in found:
-        assert not isinstance(s, str)
         assert s.bound <= optimum.loss * (1 + 1e-9)
         assert s.loss >= optimum.bound * (1 - 1e-9)
         assert s.loss == pytest.approx(loss_written_out(p, s.strategy.factors((0, 1))), rel=1e-6)
@@ -186,7 +184,7 @@ def loss_written_out(p: Problem, factors: tuple[Array, ...]) -> float:
 
 
 def optimal(p: Problem) -> float:
-    return exact.solve_exact(p, 1e-7).loss
+    return Optimal(1e-7).solve(p).loss
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -13,7 +13,8 @@ from qcompile.lattice.decompose import decompose
 from qcompile.lattice.lattice import Problem
 from qcompile.queries.factors import Abs, Factor, Prefix, Range
 from qcompile.solvers.exact import conic
-from qcompile.solvers.exact.conic import BACKENDS, OUTCOMES, Answer, Backend, Posed, outcome, solve_conic, why_not
+from qcompile.solvers.exact.conic import BACKENDS, OUTCOMES, Answer, Backend, Conic, Posed, outcome
+from qcompile.solvers.shared import Exact
 from qcompile.solvers.solver import solve
 from qcompile.support.arrays import Array
 from tests.conformance.helpers import family, integers, workload
@@ -34,7 +35,7 @@ def problem() -> Problem:
 
 @pytest.fixture
 def optimum(problem: Problem) -> float:
-    return solve((problem,), "exact", 1e-9)[0].loss
+    return solve((problem,), Exact(1e-9))[0].loss
 
 
 def say(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
@@ -75,10 +76,10 @@ def test_an_unknown_status_is_never_optimal(status: str) -> None:
 def test_a_doubtful_status_is_in_the_label_and_another_solver_is_asked(
     status: str, problem: Problem, optimum: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = solve_conic(problem, 1e-6)
+    plain = Conic(1e-6).solve(problem)
     assert (plain.solver, plain.refused) == ("conic, Clarabel", ())
     say(monkeypatch, status)
-    found = solve_conic(problem, 1e-6)
+    found = Conic(1e-6).solve(problem)
     doubtful = {f"{label}, inaccurate" for label in LABELS}
     assert {found.solver, *(label for label, _ in found.refused)} == doubtful
     assert "optimal" not in found.solver
@@ -91,7 +92,7 @@ def test_a_failed_status_gives_no_strategy_even_with_numbers(
 ) -> None:
     say(monkeypatch, status)
     with pytest.raises(OptionError, match=rf"Clarabel: status '{status}'.*SCS: status '{status}'.*use solver='exact'"):
-        solve_conic(problem, 1e-6)
+        Conic(1e-6).solve(problem)
 
 
 def test_a_solver_that_breaks_down_hands_over(
@@ -107,7 +108,7 @@ def test_a_solver_that_breaks_down_hands_over(
         return original(self, solver=solver, **options)
 
     monkeypatch.setattr(cp.Problem, "solve", breaks)
-    found = solve_conic(problem, 1e-6)
+    found = Conic(1e-6).solve(problem)
     assert found.solver == "conic, SCS"
     assert found.refused == (("conic, Clarabel", "status 'solver_error' without a usable strategy"),)
     assert found.loss == pytest.approx(optimum, rel=1e-6)
@@ -132,12 +133,12 @@ def test_a_matrix_that_spans_too_little_is_no_strategy(
     bad = Answer("optimal", UNUSABLE[case], np.ones(CELLS))
     good = Answer("optimal", np.eye(RANK), np.ones(CELLS))
     assert answer(monkeypatch, bad, good) == []
-    found = solve_conic(problem, 0.5)
+    found = Conic(0.5).solve(problem)
     assert found.solver == "conic, SCS"
     assert found.refused == (("conic, Clarabel", "status 'optimal' without a usable strategy"),)
     answer(monkeypatch, bad, bad)
     with pytest.raises(OptionError, match="found no strategy for a node of 6 cells"):
-        solve_conic(problem, 0.5)
+        Conic(0.5).solve(problem)
 
 
 DUALS: dict[str, Array | None] = {
@@ -159,7 +160,7 @@ def test_loss_and_bound_hold_whatever_the_solver_claims(
     """A wrong answer with the best of statuses: its cost is 1, its loss true, its bound below the optimum."""
     x = scale * np.diag([1.0, 5, 2, 9, 3])
     asked = answer(monkeypatch, *[Answer("optimal", x, DUALS[dual])] * 2)
-    found = solve_conic(problem, 1e-6)
+    found = Conic(1e-6).solve(problem)
     assert asked == ["Clarabel", "SCS"]
     assert found.loss > 1.01 * optimum
     assert 0 < found.bound < 1.000001 * optimum
@@ -173,7 +174,7 @@ def test_the_better_certificate_wins(problem: Problem, monkeypatch: pytest.Monke
     bad = Answer("optimal", np.diag([1.0, 5, 2, 9, 3]), np.ones(CELLS))
     for answers, winner in (((good, bad), "conic, Clarabel, inaccurate"), ((bad, good), "conic, SCS, inaccurate")):
         answer(monkeypatch, *answers)
-        found = solve_conic(problem, 1e-6)
+        found = Conic(1e-6).solve(problem)
         assert found.solver == winner
         ((label, reason),) = found.refused
         assert label in LABELS
@@ -183,10 +184,10 @@ def test_the_better_certificate_wins(problem: Problem, monkeypatch: pytest.Monke
 def test_a_loose_gap_is_content_with_the_first(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Answer("optimal", np.eye(RANK), np.ones(CELLS))
     asked = answer(monkeypatch, first, first)
-    solve_conic(problem, 0.9)
+    Conic(0.9).solve(problem)
     assert asked == ["Clarabel"]
     asked = answer(monkeypatch, replace(first, status="user_limit"), first)
-    solve_conic(problem, 0.9)
+    Conic(0.9).solve(problem)
     assert asked == ["Clarabel", "SCS"]
 
 
@@ -197,7 +198,7 @@ def test_stopped_early_the_solvers_warn_nobody_and_print_nothing(
     early = [replace(BACKENDS[0], options={"max_iter": 4}), replace(BACKENDS[1], options={"max_iters": 20})]
     for backend in early:
         monkeypatch.setattr(conic, "BACKENDS", (backend,))
-        found = solve_conic(problem, 1e-6)
+        found = Conic(1e-6).solve(problem)
         assert found.solver == f"conic, {backend.name}, inaccurate"
         assert found.gap > 1e-6
         assert found.bound <= optimum <= found.loss * (1 + 1e-9)
@@ -205,7 +206,7 @@ def test_stopped_early_the_solvers_warn_nobody_and_print_nothing(
 
 
 def test_a_full_run_prints_nothing(problem: Problem, capfd: pytest.CaptureFixture[str]) -> None:
-    solve_conic(problem, 1e-6)
+    Conic(1e-6).solve(problem)
     assert capfd.readouterr() == ("", "")
 
 
@@ -216,11 +217,11 @@ def test_the_tolerance_follows_the_gap_within_limits() -> None:
 
 
 def test_size_limits_before_any_work() -> None:
-    assert why_not(posed(Prefix(integers(200)[0]))) is None
-    assert why_not(posed(Abs(integers(30, 30), [1, -1]))) is None
+    assert Conic().why_not(posed(Prefix(integers(200)[0]))) is None
+    assert Conic().why_not(posed(Abs(integers(30, 30), [1, -1]))) is None
     for large in (posed(Range(integers(210)[0])), posed(Abs(integers(40, 40), [1, -1]))):
-        reason = why_not(large)
+        reason = Conic().why_not(large)
         assert reason is not None
         assert str(large.cells) in reason
         with pytest.raises(SizeError, match=f"{large.cells} cells at rank .*use solver='auto'"):
-            solve_conic(large, 1e-3)
+            Conic(1e-3).solve(large)

@@ -14,12 +14,14 @@ from qcompile.lattice.lattice import Group, Problem, Term
 from qcompile.lattice.projection import Projection
 from qcompile.queries.factors import Abs, Affine, Prefix, Range
 from qcompile.queries.schema import Attribute, IntegerDomain
+from qcompile.solvers.bases.fourier import Fourier
+from qcompile.solvers.bases.residual import Residual
 from qcompile.solvers.bounds.lower_bound import lower_bound, svd_bound
 from qcompile.solvers.exact import certificate
 from qcompile.solvers.exact.certificate import Best, RootBlock, evaluate, restricted, strategy_rows
-from qcompile.solvers.exact.exact import optimise, solve_exact
 from qcompile.solvers.exact.fixed_point import fixed_point
 from qcompile.solvers.exact.interior_point import curvature, interior_point
+from qcompile.solvers.exact.optimal import Optimal, optimise
 from qcompile.solvers.solver import solve
 from qcompile.support.arrays import Array
 
@@ -86,8 +88,8 @@ def test_every_bound_is_below_every_feasible_error(n: int, rank: int, seed: int,
 def test_bounds_of_sums_are_below_every_solver(n: int, seed: int, terms: int) -> None:
     """Superadditivity and the SVD bound of the sum, against the optimum and both bases."""
     p = problem(*(random_gram(n, 1 + (seed + i) % n, seed + 7 * i) for i in range(terms)))
-    optimum = solve_exact(p, 1e-9)
-    (rp,), (wff,) = solve((p,), "rp"), solve((p,), "wff")
+    optimum = Optimal(1e-9).solve(p)
+    (rp,), (wff,) = solve((p,), Residual()), solve((p,), Fourier())
     for s in (optimum, rp, wff):
         assert lower_bound(p) <= s.loss * (1 + 1e-9)
         assert s.bound <= optimum.loss * (1 + 1e-9)
@@ -164,7 +166,7 @@ def test_symmetric_blocks_change_nothing_but_the_work() -> None:
     values, vectors = np.linalg.eigh(total)
     kept = values > 1e-12 * values[-1]
     plain = optimise(posed(np.sqrt(values[kept])[:, None] * vectors[:, kept].T), 1e-9)
-    found = solve_exact(p, 1e-9)
+    found = Optimal(1e-9).solve(p)
     assert "symmetric blocks" in found.solver
     assert found.loss == pytest.approx(plain.point.loss, rel=1e-8)
     (b_matrix,) = found.strategy.factors([0, 1])
@@ -191,7 +193,7 @@ def test_default_gap_and_a_thousandth_of_it_are_reached(size: int) -> None:
 def test_scale_does_not_matter() -> None:
     """Grams at 1e-12 and 1e12 of the size: loss scales, the strategy stays."""
     gram = centred_prefix(7).matrix
-    losses = [solve_exact(problem(c * gram), 1e-9).loss / c for c in (1e-12, 1.0, 1e12)]
+    losses = [Optimal(1e-9).solve(problem(c * gram)).loss / c for c in (1e-12, 1.0, 1e12)]
     assert losses == pytest.approx([losses[1]] * 3, rel=1e-7)
 
 
@@ -202,7 +204,7 @@ def test_a_light_term_stays_in_the_span() -> None:
     light[5, 5] = 1e-6
     q = np.eye(6)[5]
     terms = [Term((Group((0,), Gram((i,), (6,), g)),), 1.0, 1.0) for i, g in enumerate((heavy, light))]
-    (b,) = solve_exact(Problem((6,), tuple(terms), True), 1e-3).strategy.factors([0])
+    (b,) = Optimal(1e-3).solve(Problem((6,), tuple(terms), True)).strategy.factors([0])
     v = b.T @ b
     assert q @ np.linalg.pinv(v, rcond=1e-14, hermitian=True) @ v @ q == pytest.approx(1, abs=1e-6)
     assert math.isfinite(q @ np.linalg.pinv(v, rcond=1e-14, hermitian=True) @ q)

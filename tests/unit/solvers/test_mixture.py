@@ -19,12 +19,11 @@ from qcompile.privacy.budget import Budget
 from qcompile.queries.factors import Abs, Affine, Matrix, Prefix, Range
 from qcompile.queries.factors.base import Factor
 from qcompile.solvers.auto import Auto
-from qcompile.solvers.bounds.lower_bound import lower_bound
 from qcompile.solvers.composite import mixture
-from qcompile.solvers.composite.kronecker import written_out as as_kronecker
-from qcompile.solvers.composite.sawtooth import solve_sawtooth
-from qcompile.solvers.exact import exact
-from qcompile.solvers.shared import Shared
+from qcompile.solvers.composite.sawtooth import Sawtooth
+from qcompile.solvers.exact import optimal
+from qcompile.solvers.exact.optimal import Optimal
+from qcompile.solvers.route import RouteFailed
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Part
 from qcompile.strategy.base import Block
@@ -260,28 +259,20 @@ def pair(*shape: int) -> Problem:
 
 
 def mixed(p: Problem, gap: float = 1e-4) -> Solution:
-    auto = Auto(p, Shared(), gap)
-    found = mixture.solve_mixture(p, auto.high, auto.low, lower_bound(p))
-    assert not isinstance(found, str)
-    return found
+    return Auto(gap).mixture.solve(p)
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (8, 8), (12, 12)])
 def test_a_mixture_is_near_the_optimum(shape: tuple[int, int]) -> None:
     p = pair(*shape)
-    found, optimum = mixed(p), exact.solve_exact(p, 1e-6)
+    found, optimum = mixed(p), Optimal(1e-6).solve(p)
     assert optimum.bound <= found.loss <= 1.06 * optimum.loss
     assert found.loss == pytest.approx(loss_written_out(p, found.strategy.factors((0, 1))), rel=1e-6)
     assert float(found.strategy.sensitivity_squared) == pytest.approx(1, abs=1e-9)
 
 
 def model(p: Problem) -> mixture._Model:
-    auto, parts = Auto(p, Shared(), 1e-4), mixture.split(p)
-    solved = [
-        auto.high(Problem(p.shape, parts.high, True)),
-        *(auto.low(Problem(p.shape, (t,), True)) for t in parts.low),
-    ]
-    return mixture._Model.of(p, MixtureStrategy([as_kronecker(s.strategy) for s in solved]))
+    return mixture._Model.of(p, MixtureStrategy(Auto(1e-4).mixture.kernels(p)))
 
 
 def test_the_gradient_is_that_of_the_loss() -> None:
@@ -309,15 +300,15 @@ def test_no_other_weights_are_better() -> None:
 def test_one_term_of_several_full_products_is_no_mixture() -> None:
     a, b = attributes(5, 4)
     both = problem((5, 4), (1.0, [Prefix(a), Prefix(b)]), (1.0, [Range(a), Range(b)]))
-    assert "no term is of rank" in (mixture.why_not(both) or "")
-    assert "single term" in (mixture.why_not(problem((5,), (1.0, [Prefix(a)]))) or "")
+    assert "no term is of rank" in (Auto().mixture.why_not(both) or "")
+    assert "single term" in (Auto().mixture.why_not(problem((5,), (1.0, [Prefix(a)]))) or "")
 
 
 def test_terms_that_no_other_spans_are_no_mixture() -> None:
     a, b = attributes(5, 4)
     p = problem((5, 4), (1.0, [Affine([a, b], [1, 1])]), (1.0, [Abs([a, b], [1, -1])]))
-    auto = Auto(p, Shared(), 1e-4)
-    assert mixture.solve_mixture(p, auto.high, auto.low, 0.0) == "no term spans the queries of all others"
+    with pytest.raises(RouteFailed, match="no term spans the queries of all others"):
+        Auto(1e-4).mixture.solve(p)
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 41])
@@ -326,11 +317,10 @@ def test_a_prefix_is_a_circulant_and_one_query(n: int) -> None:
     ramp = (n - 1) / (2 * n) - np.arange(n) / n
     rest = p.terms[0].groups[0].gram.matrix - n * np.outer(ramp, ramp)
     np.testing.assert_allclose(np.roll(rest, (1, 1), (0, 1)), rest, atol=1e-12 * n)
-    found, optimum = solve_sawtooth(p, lower_bound(p)), exact.solve_exact(p, 1e-6)
-    assert found is not None
+    found, optimum = Sawtooth().solve(p), Optimal(1e-6).solve(p)
     assert optimum.bound <= found.loss <= 1.25 * optimum.loss
     assert found.loss == pytest.approx(loss_written_out(p, found.strategy.factors((0,))), rel=1e-6)
-    assert solve_sawtooth(problem((n,), (1.0, [Range(*attributes(n))])), 0.0) is None
+    assert Sawtooth().why_not(problem((n,), (1.0, [Range(*attributes(n))]))) == "no centred prefix alone"
 
 
 @pytest.mark.parametrize("n", [2, 10])
@@ -352,8 +342,8 @@ def test_prefixes_beside_an_other_cell_are_the_same_sawtooths(n: int) -> None:
 @pytest.fixture
 def plan(monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A plan whose pair is past the dense limit and takes a mixture, beside a third attribute."""
-    monkeypatch.setattr(exact, "DENSE_CELLS", 20)
-    monkeypatch.setattr(exact, "SHORT_ENTRIES", 400)
+    monkeypatch.setattr(optimal, "DENSE_CELLS", 20)
+    monkeypatch.setattr(optimal, "SHORT_ENTRIES", 400)
     a, b, c = integers(6, 5, 2)
     found = compile(
         workload(

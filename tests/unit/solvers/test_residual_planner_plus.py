@@ -12,15 +12,14 @@ from qcompile.lattice.decompose import decompose
 from qcompile.lattice.gram import Gram
 from qcompile.lattice.lattice import Group, Problem, Term
 from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
-from qcompile.solvers.bases.residual import solve_residual
+from qcompile.solvers.attribute_strategies import DEFAULT_STRATEGY, STRATEGIES, named_strategy
+from qcompile.solvers.bases.residual import Residual
 from qcompile.solvers.bases.residual_planner_plus import (
-    DEFAULT_STRATEGY,
-    STRATEGIES,
-    named_strategy,
     residual_rows,
     solve_plus,
 )
 from qcompile.solvers.bounds.roots import dense_gram
+from qcompile.solvers.shared import Exact
 from qcompile.solvers.solver import solve
 from qcompile.strategy import KroneckerStrategy
 from qcompile.support.arrays import Array
@@ -119,7 +118,7 @@ def test_identity_everywhere_is_the_residual_basis(name: str) -> None:
     closure = decompose(WORKLOADS[name]())
     for problem in closure.classes:
         matrices = [named_strategy(DEFAULT_STRATEGY, n) for n in problem.shape]
-        found, expected = solve_plus(problem, matrices, uniform(problem.shape)), solve_residual(problem)
+        found, expected = solve_plus(problem, matrices, uniform(problem.shape)), Residual().solve(problem)
         assert found.loss == pytest.approx(expected.loss, rel=1e-10)
         assert found.bound == pytest.approx(expected.bound, rel=1e-10)
 
@@ -143,7 +142,7 @@ def test_bound_optimum_and_loss_are_in_order_on_random_grams(seed: int) -> None:
     problem, weights = posed(
         [Random([A, B], 0.4, 5 + seed, seed)], [Random([B, C], 0.5, 6, seed), Prefix(A)], skewed=seed % 2 == 1
     )
-    (best,) = solve((problem,), "exact", 1e-6)
+    (best,) = solve((problem,), Exact(1e-6))
     for name in STRATEGIES:
         found = solve_plus(problem, named((name,) * len(problem.shape), problem.shape), weights)
         assert 0 < found.bound <= best.bound * (1 + 1e-6)

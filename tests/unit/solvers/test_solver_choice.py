@@ -21,9 +21,11 @@ from qcompile.privacy.budget import Budget
 from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Predicate, Prefix, Random, Range
 from qcompile.queries.schema import Attribute, IntegerDomain, Schema
 from qcompile.queries.workload import Family, Workload
-from qcompile.solvers.bases import fourier, residual
+from qcompile.solvers.bases.fourier import Fourier
+from qcompile.solvers.bases.residual import Residual
 from qcompile.solvers.bounds.lower_bound import lower_bound
-from qcompile.solvers.exact import exact
+from qcompile.solvers.exact import optimal
+from qcompile.solvers.exact.optimal import Optimal
 from qcompile.solvers.solution import Solution
 from qcompile.solvers.solver import solve
 from qcompile.support import threads as parallel
@@ -52,10 +54,10 @@ def test_marginal_and_circular_nodes_take_their_closed_forms() -> None:
 def test_a_large_group_that_falls_back_to_a_basis_is_measured_whole(
     basis: str, reach: tuple[Factor, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exact, "DENSE_CELLS", 10)
-    monkeypatch.setattr(exact, "SHORT_ENTRIES", 50)
+    monkeypatch.setattr(optimal, "DENSE_CELLS", 10)
+    monkeypatch.setattr(optimal, "SHORT_ENTRIES", 50)
     if basis == "rp":  # a basis of several matrices for one group
-        monkeypatch.setattr(fourier, "loss", lambda problem: math.inf)
+        monkeypatch.setattr(Fourier, "loss", lambda self, problem: math.inf)
     random = Random((A, B), 0.5, 60, 1)
     plan = compile(workload((random, *reach)))
     label = "residual" if basis == "rp" else "Fourier"
@@ -76,7 +78,7 @@ def test_a_single_query_has_a_closed_form() -> None:
         if c.shape:
             (term,) = c.terms
             assert s.loss == pytest.approx(term.weighted * float(np.abs(term.groups[0].gram.root).max()) ** 2)
-            assert s.loss == pytest.approx(exact.solve_exact(c, 1e-8).loss)
+            assert s.loss == pytest.approx(Optimal(1e-8).solve(c).loss)
     assert plan.gap == 0
 
 
@@ -85,7 +87,7 @@ def test_routes_not_taken_have_reasons_with_numbers() -> None:
     (pair,) = [c for c in plan.classes if c.attributes == ("a", "b")]
     refused = dict(pair.refused)
     assert list(refused) == ["residual basis", "Fourier basis"]
-    basis = residual.loss(plan.closure.classes[-1])
+    basis = Residual().loss(plan.closure.classes[-1])
     bound = lower_bound(plan.closure.classes[-1])
     assert refused["residual basis"] == f"certified only within {100 * (basis / bound - 1):.2g} %"
     skewed = compile(workload((Prefix(A),)), centring={"a": np.array([0.4, 0.3, 0.2, 0.1])})
@@ -110,8 +112,8 @@ def test_the_plans_total_respects_the_gap(gap: float) -> None:
 
 
 def past_the_dense_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "DENSE_CELLS", 10)
-    monkeypatch.setattr(exact, "SHORT_ENTRIES", 100)
+    monkeypatch.setattr(optimal, "DENSE_CELLS", 10)
+    monkeypatch.setattr(optimal, "SHORT_ENTRIES", 100)
 
 
 def test_the_best_of_all_has_the_best_bound_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +130,7 @@ def test_the_best_of_all_has_the_best_bound_of_all(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_slow_dense_node_waits_for_approximations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "QUICK_CELLS", 4)
+    monkeypatch.setattr(optimal, "QUICK_CELLS", 4)
     products = (Prefix(A), Prefix(B)), (Range(A), Range(B))
     assert solvers(compile(workload(*products), gap=0.05))["a", "b"] == "Fourier basis"
     assert solvers(compile(workload(*products), gap=5e-3))["a", "b"] == "alternating Kronecker, 2 factors"
@@ -182,13 +184,13 @@ def test_any_number_of_workers_gives_the_same_bits(monkeypatch: pytest.MonkeyPat
 
 def test_shared_factors_and_sums_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[int, ...]] = []
-    once = exact.solve_exact
+    once = Optimal.solve
 
-    def counted(problem: Problem, gap: float) -> Solution:
+    def counted(route: Optimal, problem: Problem) -> Solution:
         calls.append(problem.shape)
-        return once(problem, gap)
+        return once(route, problem)
 
-    monkeypatch.setattr(exact, "solve_exact", counted)
+    monkeypatch.setattr(Optimal, "solve", counted)
     products: list[tuple[Factor, ...]] = []
     for kind in (Prefix, Range):
         products += [(Affine((A, B), (1, 1)), kind(C)), (Prefix(A), Prefix(B), kind(C))]

@@ -100,7 +100,7 @@ def test_large_products_agree_with_all_pairs(monkeypatch: pytest.MonkeyPatch) ->
     problem = workload([a, b], family(Prefix(a), Range(b)))
     from qcompile.lattice.decompose import decompose
 
-    for solution in solve(decompose(problem).classes, "auto", 1e-3, lambda done, total: None, 1):
+    for solution in solve(decompose(problem).classes, workers=1):
         searched = solution.strategy.pair_sensitivity_squared
         with monkeypatch.context() as m:
             m.setattr(pairs, "SEARCHED", 1)
@@ -135,6 +135,6 @@ def test_mixed_pairs_of_medium_size(factor: type[Affine | Abs]) -> None:
     a, b = integers(12, 12)
     sign = 1 if factor is Affine else -1
     made = workload([a, b], family(Prefix(a), Circular(b)), family(factor([a, b], [1, sign])))
-    for solution in solve(decompose(made).classes, "auto", 1e-3, lambda done, total: None, 1):
+    for solution in solve(decompose(made).classes, workers=1):
         if solution.strategy.shape:
             require_tight(solution.strategy)

@@ -17,8 +17,8 @@ from qcompile.lattice.projection import Projection
 from qcompile.queries.factors import Affine, Circular, Factor, Marginal, Matrix, Prefix, Random, Range
 from qcompile.queries.factors.base import OneAttribute
 from qcompile.queries.schema import Attribute, IntegerDomain
-from qcompile.solvers import solver as choose
-from qcompile.solvers.exact import exact
+from qcompile.solvers.exact import optimal
+from qcompile.solvers.solver import solve
 from qcompile.strategy import FourierStrategy, KroneckerStrategy, Part, Strategy
 from qcompile.strategy.base import Block
 from qcompile.strategy.kronecker import components
@@ -270,8 +270,8 @@ def test_components_are_the_finest_common_blocks() -> None:
 @pytest.mark.parametrize("kind", ["rp", "wff"])
 def test_a_group_too_large_for_exact_solvers_keeps_a_whole_strategy(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A random family over a pair, times a prefix: the pair falls back to a basis that has a part per axis."""
-    monkeypatch.setattr(exact, "DENSE_CELLS", 4)
-    monkeypatch.setattr(exact, "SHORT_ENTRIES", 4)
+    monkeypatch.setattr(optimal, "DENSE_CELLS", 4)
+    monkeypatch.setattr(optimal, "SHORT_ENTRIES", 4)
     a = attributes((3, 4, 2))
     grams = []
     for f in (Matrix(a[:2], numbers(12, 12) if kind == "rp" else cyclic(3, 4)), Prefix(a[2])):
@@ -279,7 +279,7 @@ def test_a_group_too_large_for_exact_solvers_keeps_a_whole_strategy(kind: str, m
         assert isinstance(gram, Gram)
         grams.append(gram)
     problem = Problem((3, 4, 2), (Term((Group((0, 1), grams[0]), Group((2,), grams[1])), 1.0, 1.0),), True)
-    (solution,) = choose.solve((problem,))
+    (solution,) = solve((problem,))
     b = written_out(solution.strategy)
     assert b.shape[1] == 24
     covariance = np.linalg.pinv(b.T @ b, rcond=1e-10, hermitian=True)

@@ -7,6 +7,9 @@ cells, brings back those that were left out wrongly.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from qcompile.lattice.gram import RANK_TOLERANCE
@@ -17,6 +20,7 @@ from qcompile.solvers.exact.certificate import Best, RootBlock, evaluate, restri
 from qcompile.solvers.exact.fixed_point import fixed_point
 from qcompile.solvers.exact.interior_point import interior_point, work
 from qcompile.solvers.exact.symmetry import Symmetry, SymmetryBlock, find_symmetry, matrix_invariant, root_invariant
+from qcompile.solvers.route import Route
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import KroneckerStrategy
 from qcompile.support.arrays import Array
@@ -60,18 +64,34 @@ SMALLEST_START = 1e-9
 """The interior point starts away from the boundary."""
 
 
-def why_not(problem: Problem) -> str | None:
-    """The reason this route cannot be taken, or None."""
-    # A single term has no cheaper kind of certificate to wait for: its limit is that of a few minutes.
-    limit = min(SHORT_RANK, DENSE_CELLS) if len(problem.terms) == 1 else DENSE_CELLS
-    if _short(problem) or problem.cells <= limit:
-        return None
-    return f"{problem.cells} cells at full rank, dense limit {limit}"
+@dataclass(frozen=True, eq=False)
+class Optimal(Route):
+    """The optimum of a problem as a whole.
 
+    Attributes:
+      gap: relative tolerance of the certified gap.
+    """
 
-def is_slow(problem: Problem) -> bool:
-    """Whether an iteration takes long enough to try approximations first."""
-    return problem.cells > QUICK_CELLS and not _short(problem) and _largest_block(problem) > QUICK_CELLS
+    name: ClassVar[str] = "optimal"
+
+    gap: float = 1e-3
+
+    def why_not(self, problem: Problem) -> str | None:
+        """A reason past the limits of both sides."""
+        # A single term has no cheaper kind of certificate to wait for: its limit is that of a few minutes.
+        limit = min(SHORT_RANK, DENSE_CELLS) if len(problem.terms) == 1 else DENSE_CELLS
+        if _is_short(problem) or problem.cells <= limit:
+            return None
+        return f"{problem.cells} cells at full rank, dense limit {limit}"
+
+    def is_slow(self, problem: Problem) -> bool:
+        """True if an iteration takes so long that approximations should be tried first."""
+        return problem.cells > QUICK_CELLS and not _is_short(problem) and _largest_block(problem) > QUICK_CELLS
+
+    def solve(self, problem: Problem) -> Solution:
+        """The optimal strategy to a certified relative gap of the squared error."""
+        self.require(problem)
+        return solve_with_weights(problem, self.gap)[0]
 
 
 def _largest_block(problem: Problem) -> int:
@@ -80,14 +100,9 @@ def _largest_block(problem: Problem) -> int:
     return max(len(b.orbits) for b in symmetry.blocks)
 
 
-def solve_exact(problem: Problem, gap: float) -> Solution:
-    """The optimal strategy to a certified relative gap of the squared error."""
-    return solve_with_weights(problem, gap)[0]
-
-
 def solve_with_weights(problem: Problem, gap: float) -> tuple[Solution, Array]:
     """The optimal strategy, and the weights mu of its strategy's point on all cells, ``(cells,)``."""
-    short = _short(problem)
+    short = _is_short(problem)
     symmetry, pairs = _short_blocks(problem) if short else _dense_blocks(problem)
     posed = certificate.Problem(tuple(RootBlock(root, s.orbits) for s, root in pairs), symmetry.sizes)
     best = optimise(posed, gap)
@@ -144,8 +159,8 @@ def _finish(posed: certificate.Problem, point: certificate.Point, best: Best, ga
         score = np.where(weights > IDLE * weights.max(), 2.0, np.maximum(excess, 0) / (1 + excess.max()))
 
 
-def _short(problem: Problem) -> bool:
-    """Whether the terms' own ranks leave a root much smaller than the square matrix."""
+def _is_short(problem: Problem) -> bool:
+    """True if the terms' own ranks leave a root much smaller than the square matrix."""
     total = 0
     for t in problem.terms:
         total += term_rank(t)

@@ -1,0 +1,54 @@
+"""The choices that a plan is compiled with, and their allowed values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qcompile.privacy.unit import MOST_CONTRIBUTIONS, NEIGHBOURS
+from qcompile.solvers.solver import solver_class
+from qcompile.support.options import one_of, share, whole
+
+CENTRINGS = ("uniform", "optimised")
+"""Centring weights by name."""
+
+SEARCHES = ("no", "auto", "yes")
+"""How hard blocks are searched for."""
+
+GIVEN = "given"
+"""Stands for centring weights and blocks that the user wrote out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The choices a plan was compiled with.
+
+    Attributes:
+      solver: one of `qcompile.solvers.SOLVERS`.
+      gap: tolerance of each class's certified relative gap.
+      centring: "uniform", "optimised" or "given".
+      blocks: "no", "auto", "yes" (searched for) or "given".
+      strategies: per attribute the label of its strategy, for a solver that takes strategies.
+      neighbours: "add-remove" or "replace-one": how tables differ in one privacy unit's rows.
+      contributions: rows that one privacy unit may have.
+
+    Raises:
+      OptionError: a choice has a value it cannot take.
+    """
+
+    solver: str = "auto"
+    gap: float = 1e-3
+    centring: str = "uniform"
+    blocks: str = "no"
+    strategies: tuple[tuple[str, str], ...] = ()
+    neighbours: str = "add-remove"
+    contributions: int = 1
+
+    def __post_init__(self) -> None:
+        """Check every choice; numbers become Python's own."""
+        solver_class(self.solver)
+        object.__setattr__(self, "gap", share("gap", self.gap, "1e-3 means 0.1 %"))
+        one_of("centring", self.centring, (*CENTRINGS, GIVEN))
+        one_of("blocks", self.blocks, (*SEARCHES, GIVEN))
+        one_of("neighbours", self.neighbours, NEIGHBOURS)
+        rows = whole("contributions", self.contributions, 1, "rows", MOST_CONTRIBUTIONS)
+        object.__setattr__(self, "contributions", rows)
