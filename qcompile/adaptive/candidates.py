@@ -16,7 +16,7 @@ from qcompile.data.engines.counts import ExactCounts
 from qcompile.lattice.lattice import Node, subsets
 from qcompile.plan.plan import Plan
 from qcompile.queries.workload import Product
-from qcompile.support.arrays import Array, IntArray, cells
+from qcompile.support.arrays import Array, IntArray, cells, marginalise
 
 STEPS = 2**8
 """Grid steps in a count of 1."""
@@ -64,7 +64,7 @@ def heir_weights(plan: Plan, nodes: tuple[int, ...]) -> Array:
     """
     closure, held = plan.closure, dict[Node, float]()
     for product, weight in _products(plan):
-        view = tuple(sorted(closure.schema.positions[n] for n in product.names))
+        view = closure.node_of(product.names)
         for below in subsets(view):
             held[below] = held.get(below, 0.0) + weight
     pairs: dict[int, list[float]] = {}
@@ -171,6 +171,5 @@ def _tables(plan: Plan, counts: ExactCounts) -> list[tuple[int, Array]]:
             continue
         table = counts.table(view)
         for i in new:
-            gone = tuple(axis for axis, a in enumerate(node) if a not in closure.nodes[i])
-            done[i] = table.sum(axis=gone, dtype=np.int64) * float(STEPS)
+            done[i] = np.asarray(marginalise(table, node, closure.nodes[i]) * float(STEPS), dtype=np.float64)
     return list(done.items())

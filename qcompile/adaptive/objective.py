@@ -39,10 +39,9 @@ class Objective:
     def _products(self) -> dict[Node, list[tuple[Product, float]]]:
         """The products of all families with their weights, by attributes."""
         found: dict[Node, list[tuple[Product, float]]] = {}
-        positions = self._lattice.schema.positions
         for family in self._families:
             for product in family.products():
-                node = tuple(sorted(positions[n] for n in product.names))
+                node = self._lattice.node_of(product.names)
                 found.setdefault(node, []).append((product, family.weight))
         return found
 

@@ -14,10 +14,10 @@ import numpy as np
 from qcompile.errors import OptionError
 from qcompile.estimates.consistent import consistent
 from qcompile.estimates.grem import Estimates
-from qcompile.estimates.nonnegative import LARGEST_COUNT, integers, nonnegative
+from qcompile.estimates.nonnegative import integers, nonnegative
 from qcompile.estimates.references import References
 from qcompile.lattice.lattice import Node
-from qcompile.support.arrays import Array
+from qcompile.support.arrays import LARGEST_EXACT, Array, marginalise
 
 ESTIMATES = ("unbiased", "best")
 
@@ -48,11 +48,6 @@ class Best:
             return self._estimates.marginal
         return References(self._estimates, self._reference).estimate
 
-    @cached_property
-    def _total(self) -> float:
-        found = self._estimates.residual(self._lattice.index[()])
-        return 0.0 if found is None else max(0.0, float(found))
-
     def table(self, node: int, processing: str) -> Array:
         """The estimated marginal on a node, axes in schema order.
 
@@ -69,18 +64,17 @@ class Best:
         table = self._model(node)
         if processing == "none":
             return table
-        if processing == "integer" and self._total > LARGEST_COUNT:
+        if processing == "integer" and self._estimates.rows > LARGEST_EXACT:
             raise OptionError("counts beyond 2^53 cannot be rounded to whole numbers; ask for processing='nonnegative'")
-        table = nonnegative(table, self._total)
-        return integers(table, self._total).astype(np.float64) if processing == "integer" else table
+        table = nonnegative(table, self._estimates.rows)
+        return integers(table, self._estimates.rows).astype(np.float64) if processing == "integer" else table
 
     def _from_views(self, node: int) -> Array:
         attributes = self._lattice.nodes[node]
         view = next(v for v in self._consistent if set(attributes) <= set(v))
-        gone = tuple(axis for axis, a in enumerate(view) if a not in attributes)
-        return np.asarray(self._consistent[view].sum(axis=gone))
+        return marginalise(self._consistent[view], view, attributes)
 
     @cached_property
     def _consistent(self) -> Mapping[Node, Array]:
         nodes = self._lattice.nodes
-        return consistent({nodes[i]: self._model(i) for i in self._lattice.maximal}, self._total)
+        return consistent({nodes[i]: self._model(i) for i in self._lattice.maximal}, self._estimates.rows)

@@ -34,9 +34,8 @@ class Corrector:
 
     @property
     def total(self) -> float:
-        """Estimated number of rows; 0 where it was not measured."""
-        found = self._estimates.residual(self._lattice.index[()])
-        return 0.0 if found is None else float(found)
+        """The estimated number of rows, see `Estimates.total`."""
+        return self._estimates.total
 
     def measured(self, node: int) -> bool:
         """Whether anything was measured of a node."""

@@ -67,6 +67,17 @@ class Estimates:
         return self._residuals.get(node)
 
     @property
+    def total(self) -> float:
+        """The estimated number of rows, which noise may make negative; 0 where it was not measured."""
+        residual = self.residual(self.lattice.index[()])
+        return 0.0 if residual is None else float(residual)
+
+    @property
+    def rows(self) -> float:
+        """The estimated number of rows, at least 0."""
+        return max(0.0, self.total)
+
+    @property
     def measured(self) -> Iterable[int]:
         """The measured nodes."""
         return self._residuals.keys()
@@ -108,7 +119,7 @@ class LazyMarginals:
         """
         norms = {frozenset(self._lattice.nodes[i]): float(np.abs(change).sum()) for i, change in changes.items()}
         touched, inside = frozenset[int]().union(*norms), dict[frozenset[int], list[float]]()
-        limit, moved = self._tolerance * self._rows, list[int]()
+        limit, moved = self._tolerance * self._estimates.rows, list[int]()
         for i, held in self._sets.items():
             common = held & touched
             if common not in inside:
@@ -136,8 +147,3 @@ class LazyMarginals:
             add_marginal(self._tables[node], self._lattice, change, self._lattice.nodes[node])
             self._stale.discard(node)
         return self._tables[node]
-
-    @property
-    def _rows(self) -> float:
-        total = self._estimates.residual(self._lattice.index[()])
-        return 0.0 if total is None else max(0.0, float(total))

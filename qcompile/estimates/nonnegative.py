@@ -9,13 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from qcompile.errors import InternalError
-from qcompile.support.arrays import Array, IntArray
+from qcompile.support.arrays import LARGEST_EXACT, Array, IntArray
 
 LARGEST = 2.0**900
 """Cells and totals are below this in size, so that sums and differences of them are finite."""
-
-LARGEST_COUNT = 2.0**53
-"""Cells that are rounded to whole numbers are below this: beyond, doubles are whole numbers already."""
 
 
 def nonnegative(table: Array, total: float) -> Array:
@@ -90,7 +87,7 @@ def integers(table: Array, total: float) -> IntArray:
       InternalError: the table is empty, has a cell that is negative or above 2^53, or does not sum to the total.
     """
     _require(table, total)
-    if not 0 <= float(table.min()) <= float(table.max()) < LARGEST_COUNT:
+    if not 0 <= float(table.min()) <= float(table.max()) < LARGEST_EXACT:  # beyond, doubles are whole numbers already
         raise InternalError(f"cells to round must be in 0..2^53, got {table.min()} to {table.max()}")
     down = np.floor(table)
     remainders = (table - down).ravel()

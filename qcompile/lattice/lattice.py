@@ -5,7 +5,7 @@ The arrays are what the compiler works with; the networkx graph is a view of the
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -189,6 +189,10 @@ class Lattice:
     def members(self) -> IntArray:
         """Number of nodes in each class."""
         return np.bincount(self.class_of[self.class_of >= 0], minlength=len(self.classes)).astype(np.int64)
+
+    def node_of(self, names: Iterable[str]) -> Node:
+        """The node of some attributes, whatever their order; it need not be in the closure."""
+        return tuple(sorted(self.schema.positions[name] for name in names))
 
     def names(self, node: Node) -> tuple[str, ...]:
         """The attribute names of a node."""

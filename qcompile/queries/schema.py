@@ -13,6 +13,9 @@ from qcompile.errors import IntegrityError, did_you_mean
 Label: TypeAlias = str | int | bool
 """A category as declared; its type decides what matches it in the data."""
 
+Names: TypeAlias = tuple[str, ...]
+"""Names of distinct attributes, as of a view or of a table's axes."""
+
 PolicyKind: TypeAlias = Literal["strict", "clip", "drop", "other"]
 
 

@@ -250,7 +250,7 @@ class Release:
           NotEstimableError: the workload has no view that holds them all.
         """
         closure = self.plan.closure
-        node = tuple(sorted(closure.schema.positions[n] for n in product.names))
+        node = closure.node_of(product.names)
         if node not in closure.index:
             raise not_estimable(closure, node, "no view of the workload holds this combination of attributes")
         return closure.index[node]

@@ -61,11 +61,10 @@ class NodePart:
 
 def node_parts(lattice: Lattice, product: Product) -> Iterator[NodePart]:
     """The measured nodes below a product, with its queries split on them; nodes with a zero Gram are left out."""
-    positions = lattice.schema.positions
     masks = [list(itertools.product((False, True), repeat=len(f.shape))) for f in product.factors]
     for chosen in itertools.product(*masks):
         pairs = zip(product.factors, chosen, strict=True)
-        node: Node = tuple(sorted(positions[n] for f, kept in pairs for n, k in zip(f.names, kept, strict=True) if k))
+        node = lattice.node_of(n for f, kept in pairs for n, k in zip(f.names, kept, strict=True) if k)
         index = lattice.index.get(node, -1)
         if index >= 0 and lattice.class_of[index] >= 0:
             yield _node_part(lattice, product, chosen, index)

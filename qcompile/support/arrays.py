@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Container, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,11 @@ from qcompile.errors import SizeError
 Array: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+Number = TypeVar("Number", np.float64, np.int64)
+
+LARGEST_EXACT = 2**53
+"""Whole numbers up to here, and their sums, are exact in doubles as well as in 64-bit integers."""
 
 DEFAULT_MEMORY = 8 * 2**30
 """Bytes that one array may take before the work is refused."""
@@ -59,6 +64,18 @@ def outer(parts: Sequence[Array]) -> Array:
     for part in parts:
         result = np.multiply.outer(result, part)
     return result
+
+
+def marginalise(table: npt.NDArray[Number], axes: Sequence[object], kept: Container[object]) -> npt.NDArray[Number]:
+    """A table summed down to some of its axes, which keep their order; sums have the table's own type.
+
+    Args:
+      table: counts or estimates, one axis per entry of ``axes``.
+      axes: what each axis stands for: names or positions of attributes.
+      kept: those that stay.
+    """
+    away = tuple(i for i, axis in enumerate(axes) if axis not in kept)
+    return np.asarray(table.sum(axis=away, dtype=table.dtype))
 
 
 def cells(shape: Sequence[int]) -> int:

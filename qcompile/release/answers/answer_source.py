@@ -101,7 +101,7 @@ class Source:
         return lifted(self.lattice, in_schema_order(t, self.lattice.orders[node]), self.lattice.nodes[node])
 
     def _node(self, product: Product) -> Node:
-        return tuple(sorted(self.lattice.schema.positions[n] for n in self.lattice.covering(product).names))
+        return self.lattice.node_of(self.lattice.covering(product).names)
 
     def nodes_of(self, product: Product) -> list[int]:
         """The measured nodes that a product is answered from, by position."""

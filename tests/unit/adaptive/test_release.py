@@ -102,7 +102,7 @@ def test_unbiased_answers_are_the_measurements(release: Release, plan: Plan) -> 
 def test_processing_does_what_it_says(plan: Plan, processing: str) -> None:
     """On a table so small beside its noise that many cells come out negative."""
     release = plan.run(full_table(plan, 150), qc.Budget(rho="1/50"), mechanism="adaptive", test_seed=1)
-    total = float(release._best._total)
+    total = float(release._best._estimates.rows)
     tables = {v: release.marginal(v, processing=processing) for v in plan.workload.views}
     assert {t.processing for t in tables.values()} == {processing}
     for t in tables.values():

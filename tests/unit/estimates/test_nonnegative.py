@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from qcompile.errors import InternalError
-from qcompile.estimates.nonnegative import LARGEST, LARGEST_COUNT, integers, nonnegative, threshold
-from qcompile.support.arrays import Array, IntArray
+from qcompile.estimates.nonnegative import LARGEST, integers, nonnegative, threshold
+from qcompile.support.arrays import LARGEST_EXACT, Array, IntArray
 
 numbers = st.floats(-1e6, 1e6)
 tables = hnp.arrays(np.float64, hnp.array_shapes(min_dims=0, max_dims=3, max_side=5), elements=numbers)
@@ -186,7 +186,7 @@ def test_equal_remainders_are_rounded_up_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "total"), [([-0.5, 1.5], 1.0), ([-1e-300, 1.0], 1.0), ([LARGEST_COUNT, 0.0], LARGEST_COUNT)]
+    ("table", "total"), [([-0.5, 1.5], 1.0), ([-1e-300, 1.0], 1.0), ([LARGEST_EXACT, 0.0], LARGEST_EXACT)]
 )
 def test_only_counts_are_rounded(table: list[float], total: float) -> None:
     with pytest.raises(InternalError, match=r"must be in 0\.\.2\^53"):

@@ -37,6 +37,15 @@ def skewed(size: int) -> Array:
     return np.asarray(u / u.sum())
 
 
+def test_the_node_of_names_is_in_schema_order_whatever_theirs() -> None:
+    a, b, c = attributes(3, 2, 4)
+    closure = lattice([a, b, c], (Prefix(a), Prefix(b)))
+    assert closure.node_of(("c", "a")) == closure.node_of(iter("ac")) == (0, 2)
+    assert closure.node_of(()) == ()
+    assert closure.node_of("ab") in closure.index
+    assert closure.node_of("bc") not in closure.index
+
+
 def dense(problem: Problem) -> Array:
     """The Gram of a problem, cell by cell: the term's groups read off at each pair of cells."""
     cells = list(np.ndindex(problem.shape))

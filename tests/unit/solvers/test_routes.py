@@ -47,7 +47,8 @@ def product_routes() -> list[type[Route]]:
     """Every concrete route of the package, whether anything uses it or not."""
     for module in pkgutil.walk_packages(qcompile.solvers.__path__, "qcompile.solvers."):
         importlib.import_module(module.name)
-    routes = {r for r in all_subclasses(Route) if r.__module__.startswith("qcompile.") and not inspect.isabstract(r)}
+    every: Iterator[type[Route]] = all_subclasses(Route)  # type: ignore[type-abstract]
+    routes = {r for r in every if r.__module__.startswith("qcompile.") and not inspect.isabstract(r)}
     return sorted(routes, key=lambda r: r.__name__)
 
 
@@ -126,7 +127,7 @@ def test_what_the_compiler_refuses_is_data_of_the_route(monkeypatch: pytest.Monk
         ({"strategies": {}}, "strategies are for solver='rp\\+', not 'cells'"),
     ):
         with pytest.raises(OptionError, match=message):
-            compile(made, solver="cells", **options)  # type: ignore[arg-type]
+            compile(made, solver="cells", **options)
     with pytest.raises(QCompileError, match="no cells solver fits this node: 5000 cells, limit 100"):
         compile(workload([WIDE], family(Prefix(WIDE))), solver="cells")
 
