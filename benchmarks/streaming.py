@@ -24,7 +24,7 @@ from benchmarks.memory import peak
 from benchmarks.report import megabytes, page, seconds, table, write
 from benchmarks.workloads import mixed
 from qcompile.api import Release
-from qcompile.lattice.reconstruct import lifted
+from qcompile.lattice.reconstruct import lift_residual
 
 ROWS, SIZE = 100_000, 40
 COUNTS = (10, 20, 30, 40)
@@ -107,7 +107,7 @@ def residuals(release: Release) -> int:
     for node, c in enumerate(closure.class_of.tolist()):
         if c >= 0:
             y = release.measured(node)
-            lifted(closure, release.plan.strategies[c].solve(y), closure.nodes[node])
+            lift_residual(closure, release.plan.strategies[c].solve(y), closure.nodes[node])
             numbers += y.size
     return numbers
 

@@ -97,14 +97,14 @@ def named_strategy(name: str, size: int) -> Array:
 
 def _halves(size: int) -> list[tuple[int, int, int]]:
     """The inner nodes of the binary tree over the cells: (start, middle, stop), the left half never the smaller."""
-    found, waiting = [], [(0, size)]
+    inner, waiting = [], [(0, size)]
     while waiting:
         start, stop = waiting.pop()
         if stop - start > 1:
             middle = (start + stop + 1) // 2
-            found.append((start, middle, stop))
+            inner.append((start, middle, stop))
             waiting += [(middle, stop), (start, middle)]
-    return found
+    return inner
 
 
 def _haar(size: int) -> Array:

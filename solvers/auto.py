@@ -21,7 +21,7 @@ from qcompile.solvers.bounds.lower_bound import lower_bound, svd_bound
 from qcompile.solvers.bounds.spectra import is_circulant
 from qcompile.solvers.closed_forms import closed_form, has_closed_form
 from qcompile.solvers.composite.alternating import Alternating
-from qcompile.solvers.composite.kronecker import factored, group_problem
+from qcompile.solvers.composite.kronecker import factorise, group_problem
 from qcompile.solvers.composite.mixture import Mixture, rank_terms
 from qcompile.solvers.exact.optimal import solve_with_weights
 from qcompile.solvers.route import Bound, Job, Route, RouteFailed, RouteOptions
@@ -125,7 +125,7 @@ class Auto(Route):
 
     def _closed_product(self, problem: Problem) -> Solution | None:
         """A Kronecker product of closed forms: smaller than a basis of the whole, and as exact."""
-        factors = factored(problem)
+        factors = factorise(problem)
         if factors is None or factors.rest is not None:
             return None
         parts = [group_problem(g.gram, problem.uniform) for g in factors.groups]

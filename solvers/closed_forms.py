@@ -19,7 +19,7 @@ WRITTEN_OUT = 2048
 """Sizes of an axis up to which its residual basis is held as a matrix; beyond, as a convolution."""
 
 
-class Total(Route):
+class TotalCount(Route):
     """The node without axes."""
 
     name: ClassVar[str] = "total"
@@ -57,7 +57,7 @@ class SingleQuery(Route):
 
 def _form(problem: Problem) -> Route | None:
     if not problem.shape:
-        return Total()
+        return TotalCount()
     if Residual().is_exact(problem) and max(problem.shape) <= WRITTEN_OUT:
         return Residual()
     # A product of circulants is smaller as a product of its axes' solutions.

@@ -13,7 +13,7 @@ from qcompile.solvers.bases.fourier import Fourier
 from qcompile.solvers.bases.residual import Residual
 from qcompile.solvers.bounds.lower_bound import lower_bound
 from qcompile.solvers.closed_forms import closed_form, has_closed_form
-from qcompile.solvers.composite.kronecker import Factored, factored, group_problem, solve_factored
+from qcompile.solvers.composite.kronecker import Factored, factorise, group_problem, solve_factored
 from qcompile.solvers.composite.sawtooth import Sawtooth
 from qcompile.solvers.exact import optimal
 from qcompile.solvers.exact.optimal import Optimal
@@ -152,25 +152,25 @@ class Factors(Route):
 
     def sum_reason(self, problem: Problem) -> str | None:
         """The reason against the part of a problem that is no single group."""
-        factors = factored(problem)
+        factors = factorise(problem)
         part = problem if factors is None else factors.rest
         return None if part is None else Optimal(self.gap).why_not(part)
 
     def group_reason(self, problem: Problem) -> str | None:
         """The reason against one of the groups; with uniform centring a basis takes any of them."""
-        factors = None if problem.uniform else factored(problem)
+        factors = None if problem.uniform else factorise(problem)
         parts = [] if factors is None else [group_problem(g.gram, problem.uniform) for g in factors.groups]
         return next((reason for p in parts if (reason := SingleGroup(self.gap).why_not(p))), None)
 
     def is_slow(self, problem: Problem) -> bool:
         """True if the route takes so long that approximations should be tried first."""
-        factors, exact = factored(problem), Optimal(self.gap)
+        factors, exact = factorise(problem), Optimal(self.gap)
         part = problem if factors is None else factors.rest
         return part is not None and exact.why_not(part) is None and exact.is_slow(part)
 
     def label(self, problem: Problem) -> str:
         """The name of what is done to a problem with or without factors."""
-        return Optimal.name if factored(problem) is None else self.name
+        return Optimal.name if factorise(problem) is None else self.name
 
     def solve(self, problem: Problem) -> Solution:
         """The product of the factors' optima.
@@ -178,7 +178,7 @@ class Factors(Route):
         Raises:
           SizeError: a factor is too large.
         """
-        factors = factored(problem)
+        factors = factorise(problem)
         if factors is None:
             return Optimal(self.gap).solve(problem)
         reason = self.sum_reason(problem)
@@ -195,7 +195,7 @@ class Factors(Route):
 
     def jobs(self, problem: Problem) -> list[Job]:
         """The factors of a problem as separate pieces of work."""
-        factors = factored(problem)
+        factors = factorise(problem)
         if factors is None or has_closed_form(problem):
             return []
         share = self._share(factors)

@@ -1,4 +1,4 @@
-"""What a solver returns: a strategy and how good it is known to be."""
+"""The result of a solver: a strategy and its certificate."""
 
 from __future__ import annotations
 

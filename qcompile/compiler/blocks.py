@@ -1,4 +1,4 @@
-"""Which families to answer unsplit: a greedy search over blocks.
+"""The choice of families to answer unsplit: a greedy search over blocks.
 
 Costs and variances of independent mechanisms add, whatever they measure. So the total error of a plan with blocks is
 (sum over blocks of sqrt(L_block) + sum over nodes of sqrt(L_A))^2: a family leaves the decomposition where its block
@@ -20,7 +20,7 @@ from qcompile.lattice.lattice import Problem
 from qcompile.plan.allocation import root_total
 from qcompile.queries.workload import Family, Workload
 from qcompile.solvers.auto import Auto
-from qcompile.solvers.composite.kronecker import factored
+from qcompile.solvers.composite.kronecker import factorise
 from qcompile.solvers.solution import Solution
 from qcompile.solvers.solver import solve
 from qcompile.support.arrays import Array, cells
@@ -38,13 +38,13 @@ TIGHT = 1e-3
 LARGEST_BLOCK = 2**20
 """Cells of the largest block that is considered: its measurements are as many at full rank."""
 
-WORTH = 1e-3
+LEAST_GAIN = 1e-3
 """Relative fall of the total error for which a further block is made."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How far a search may go, in numbers that do not depend on the machine.
+    """Limits of a search, in numbers that do not depend on the machine.
 
     Attributes:
       work: multiplications of one iteration on the largest block (see `work_of`).
@@ -72,7 +72,7 @@ def choose_blocks(
       workload: the families.
       centring: weights of the attributes for what stays decomposed.
       effort: limits.
-      progress: told the number of assignments tried and how many there may be.
+      progress: called with (assignments tried, most assignments).
     """
     search = _Search(workload, centring, effort, progress)
     best: Blocks = ()
@@ -80,9 +80,9 @@ def choose_blocks(
         return best
     error = search.error(best)
     while True:
-        found = [(search.error(b), b) for b in search.moves(best)]
-        candidate, blocks = min(found, default=(error, best))
-        if not candidate < error * (1 - WORTH):
+        candidates = [(search.error(b), b) for b in search.moves(best)]
+        candidate, blocks = min(candidates, default=(error, best))
+        if not candidate < error * (1 - LEAST_GAIN):
             return best
         best, error = blocks, candidate
 
@@ -158,12 +158,12 @@ class _Search:
 
 def work_of(problem: Problem) -> float:
     """Multiplications of one iteration: rank^2 cells of the dearest Kronecker factor, bounds of ranks where unknown."""
-    found = factored(problem)
-    if found is None:
+    factors = factorise(problem)
+    if factors is None:
         rank = sum(math.prod(g.gram.rank_bound for g in t.groups) for t in problem.terms)
         return float(min(rank, problem.cells) ** 2 * problem.cells)
-    rest = work_of(found.rest) if found.rest is not None else 0.0
-    return max(rest, *(float(g.gram.rank_bound**2 * g.gram.cells) for g in found.groups))
+    rest = work_of(factors.rest) if factors.rest is not None else 0.0
+    return max(rest, *(float(g.gram.rank_bound**2 * g.gram.cells) for g in factors.groups))
 
 
 def _names(family: Family) -> frozenset[str]:
@@ -172,12 +172,12 @@ def _names(family: Family) -> frozenset[str]:
 
 def _components(families: Sequence[Family]) -> list[tuple[str, ...]]:
     """Families linked by common attributes, directly or through others."""
-    found: list[tuple[set[str], list[str]]] = []
+    components: list[tuple[set[str], list[str]]] = []
     for f in families:
         names, members = set(_names(f)), [f.name]
-        for other in [c for c in found if c[0] & names]:
-            found.remove(other)
+        for other in [c for c in components if c[0] & names]:
+            components.remove(other)
             names |= other[0]
             members = [*other[1], *members]
-        found.append((names, members))
-    return [tuple(members) for _, members in found]
+        components.append((names, members))
+    return [tuple(members) for _, members in components]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from qcompile.compiler.total_error import Total
+from qcompile.compiler.total_error import TotalError
 from qcompile.queries.factors import Circular, Factor, Marginal
 from qcompile.queries.workload import Workload
 from qcompile.support.arrays import Array
@@ -44,27 +44,27 @@ def optimised_centrings(
     Args:
       workload: the families.
       blocks: families that are measured unsplit and do not matter here.
-      progress: told the number of evaluations so far and how many there may be.
+      progress: called with (evaluations done, most evaluations).
 
     Source: the envelope theorem on QuerySmasher's equation 4; gradients checked by finite differences.
     """
     roles = free_roles(workload, blocks)
     if not roles:
         return []
-    total = Total(workload, roles, blocks)
+    total = TotalError(workload, roles, blocks)
     if total.bounded_cells == 0:
-        return [_named(roles, _minimise(total, progress))]
-    found = []
+        return [_by_attribute(roles, _minimise(total, progress))]
+    candidates = []
     # Roles without a large sum or a node left out: what is searched there is the plan's own error.
     certain = [names for names in roles if not total.bounded & set(names)]
     if certain:
-        found.append(_named(certain, _minimise(Total(workload, certain, blocks), progress)))
+        candidates.append(_by_attribute(certain, _minimise(TotalError(workload, certain, blocks), progress)))
     if total.bounded_cells <= TRUSTED_CELLS:
-        found.append(_named(roles, _minimise(total, progress)))
-    return found
+        candidates.append(_by_attribute(roles, _minimise(total, progress)))
+    return candidates
 
 
-def _named(roles: Sequence[tuple[str, ...]], weights: Sequence[Array]) -> dict[str, Array]:
+def _by_attribute(roles: Sequence[tuple[str, ...]], weights: Sequence[Array]) -> dict[str, Array]:
     return {name: u for names, u in zip(roles, weights, strict=True) for name in names}
 
 
@@ -92,7 +92,7 @@ def _is_invariant(factor: Factor) -> bool:
     return isinstance(factor, Marginal) or (isinstance(factor, Circular) and not factor.leaves_other)
 
 
-def _minimise(total: Total, progress: Callable[[int, int], None]) -> list[Array]:
+def _minimise(total: TotalError, progress: Callable[[int, int], None]) -> list[Array]:
     """L-BFGS from uniform weights, in variables whose sum does not matter; the best weights seen on the way."""
     from scipy.optimize import minimize
 

@@ -1,6 +1,6 @@
-"""What a plan is free to choose before its nodes are solved: centring weights and blocks.
+"""The free choices of a plan before its nodes are solved: centring weights and blocks.
 
-The plain decomposition is always among the designs, so that whatever is chosen is never worse.
+The plain decomposition is always among the designs, so that no choice is worse.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ def designs(
     search: str,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Design]:
-    """The designs worth solving, the plain one first.
+    """The distinct designs to be compared, the plain one first.
 
     Args:
       workload: the families.
-      plain: what was given.
-      optimise: whether centring weights may be optimised.
-      search: "no", "auto" or "yes": whether, and how hard, blocks are looked for.
-      progress: of each search, told how many steps are done and may be needed.
+      plain: the weights and blocks that the user wrote out.
+      optimise: True if centring weights may be optimised.
+      search: effort of the search for blocks: "no", "auto" or "yes".
+      progress: called by each search with (steps done, most steps).
     """
-    found = [plain]
+    compared = [plain]
     if search != "no":
-        found.append(Design(plain.centring, choose_blocks(workload, plain.centring, EFFORTS[search], progress)))
+        compared.append(Design(plain.centring, choose_blocks(workload, plain.centring, EFFORTS[search], progress)))
     if optimise:
         for weights in optimised_centrings(workload, plain.blocks, progress):
-            found.append(Design(weights, plain.blocks))
+            compared.append(Design(weights, plain.blocks))
             if search != "no":
-                found.append(Design(weights, choose_blocks(workload, weights, EFFORTS[search], progress)))
-        split = list(dict.fromkeys(d.blocks for d in found if d.blocks != plain.blocks))
+                compared.append(Design(weights, choose_blocks(workload, weights, EFFORTS[search], progress)))
+        split = list(dict.fromkeys(d.blocks for d in compared if d.blocks != plain.blocks))
         for blocks in split:
-            found += [Design(weights, blocks) for weights in optimised_centrings(workload, blocks, progress)]
-    return _distinct(found)
+            compared += [Design(weights, blocks) for weights in optimised_centrings(workload, blocks, progress)]
+    return _distinct(compared)
 
 
-def _distinct(found: list[Design]) -> list[Design]:
+def _distinct(compared: list[Design]) -> list[Design]:
     """Without those that say the same as an earlier one."""
     kept: dict[object, Design] = {}
-    for d in found:
+    for d in compared:
         weights = tuple(sorted((name, u.tobytes()) for name, u in d.centring.items()))
         kept.setdefault((weights, tuple(sorted(d.blocks))), d)
     return list(kept.values())

@@ -29,7 +29,7 @@ import numpy as np
 
 from qcompile.queries.factors import Factor, Marginal
 from qcompile.queries.workload import Product, Workload
-from qcompile.solvers.exact.certificate import Best, Problem, RootBlock, evaluate
+from qcompile.solvers.exact.certificate import DualProblem, Incumbent, RootBlock, evaluate
 from qcompile.solvers.exact.fixed_point import fixed_point
 from qcompile.support.arrays import Array, IntArray, cells
 
@@ -49,7 +49,7 @@ FAINT = 1e-5
 """Singular values below this share of the largest are left out: they could only add rounding error."""
 
 Kind: TypeAlias = tuple[Hashable, ...]
-"""What an attribute's weights mu depend on: its size and the factors that touch it."""
+"""The kind of an attribute, on which its weights mu depend: its size and the factors that touch it."""
 
 
 def too_large(workload: Workload) -> str | None:
@@ -78,12 +78,12 @@ def separable_bound(workload: Workload) -> Separable:
     """The largest bound over mixtures of uniform weights and one-axis optima."""
     pieces, kinds = _Pieces.of(workload), _kinds(workload)
     optima = {kind: _one_axis_optimum(uses) for kind, uses in pieces.uses.items()}
-    found = []
+    bounds = []
     for share in MIXTURES:
         mu = {kind: (1 - share) / len(optimum) + share * optimum for kind, optimum in optima.items()}
         weights = [mu.get(kinds[a.name], np.full(a.size, 1 / a.size)) for a in workload.schema]
-        found.append(Separable(pieces.bound(mu), tuple(weights)))
-    return max(found, key=lambda s: s.bound)
+        bounds.append(Separable(pieces.bound(mu), tuple(weights)))
+    return max(bounds, key=lambda s: s.bound)
 
 
 def _pieces(factors: Sequence[Factor], choose: tuple[int, int] | None) -> int:
@@ -186,11 +186,11 @@ class _Pieces:
     @cached_property
     def uses(self) -> dict[Kind, list[tuple[_Use, int]]]:
         """Per kind of attribute, the factors that touch one and the axis where."""
-        found: dict[Kind, list[tuple[_Use, int]]] = {}
+        uses: dict[Kind, list[tuple[_Use, int]]] = {}
         for use in self.factors:
             for axis, kind in enumerate(use.kinds):
-                found.setdefault(kind, []).append((use, axis))
-        return found
+                uses.setdefault(kind, []).append((use, axis))
+        return uses
 
     def bound(self, mu: Mapping[Kind, Array]) -> float:
         """The bound of the loss at one mu."""
@@ -232,7 +232,7 @@ class _Collector:
         return self.tables[factor]
 
     def number(self, factor: Factor) -> int:
-        """Where the taus of a factor begin; factors with equal numbers on equal weights share them."""
+        """The position of a factor's first tau; factors with equal numbers on equal weights share them."""
         kinds = tuple(self.kinds[n] for n in factor.names)
         key = (*factor.key, factor.axis_order, kinds)
         if key not in self.factors:
@@ -262,9 +262,9 @@ def _one_axis_optimum(uses: Sequence[tuple[_Use, int]]) -> Array:
     if not kept.any():
         return np.full(len(values), 1 / len(values))
     root = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
-    posed = Problem((RootBlock(root, np.arange(root.shape[1], dtype=np.int64)),), np.ones(root.shape[1]))
+    posed = DualProblem((RootBlock(root, np.arange(root.shape[1], dtype=np.int64)),), np.ones(root.shape[1]))
     start = evaluate(posed, posed.uniform())
-    return fixed_point(posed, start, Best(start), 1e-4, STEPS).mu
+    return fixed_point(posed, start, Incumbent(start), 1e-4, STEPS).mu
 
 
 def _one_axis_gram(use: _Use, axis: int) -> Array:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from qcompile.lattice.contractions import gram_in_order, in_factor_order, opened, partial_traces
+from qcompile.lattice.contractions import gram_in_order, in_factor_order, open_axis, partial_traces
 from qcompile.lattice.decompose import symbolic
 from qcompile.lattice.gram import Gram
 from qcompile.lattice.lattice import Group, Problem, Term
@@ -22,7 +22,7 @@ from qcompile.lattice.symbolic_grams import Polynomial, Splitter
 from qcompile.queries.factors.base import OneAttribute
 from qcompile.queries.workload import Workload
 from qcompile.solvers.bounds.roots import dense_gram, dense_root, span_gram
-from qcompile.solvers.composite.kronecker import factored
+from qcompile.solvers.composite.kronecker import factorise
 from qcompile.solvers.exact.envelope import Envelope, envelope
 from qcompile.support.arrays import Array, cells
 
@@ -50,7 +50,7 @@ class _Class:
     terms: tuple[tuple[tuple[tuple[int, tuple[int, ...]], ...], Polynomial], ...]
 
 
-class Total:
+class TotalError:
     """The logarithm of sum_A sqrt(L_A) as a function of the free weights, with its gradient.
 
     Attributes:
@@ -122,14 +122,14 @@ def _affordable(c: _Class, splitter: Splitter) -> bool:
 
 
 def _known(c: _Class, splitter: Splitter) -> bool:
-    """Whether a class's loss is found exactly: it is small, or its terms' own optima say it all."""
+    """True if a class's loss is found exactly: it is small, or its terms' own optima give it."""
     terms = tuple(Term(tuple(Group(axes, splitter.grams[g]) for g, axes in groups), 1.0, 1.0) for groups, _ in c.terms)
     return cells(c.shape) <= DENSE_CELLS or _is_product(Problem(c.shape, terms, False))
 
 
 def _is_product(problem: Problem) -> bool:
-    """Whether all terms are proportional: then the optimum of their sum is the sum of their optima."""
-    split = factored(problem)
+    """True if all terms are proportional: then the optimum of their sum is the sum of their optima."""
+    split = factorise(problem)
     return len(problem.terms) == 1 or (split is not None and split.rest is None)
 
 
@@ -217,20 +217,20 @@ class _At:
         """A small sum of several terms, solved as a whole."""
         root = dense_root(dense_gram(problem), span_gram(problem))
         key = ("dense", c.number)
-        found = envelope(root, problem.shape, self.starts.get(key), GAP)
-        self.starts[key] = found.mu
+        optimum = envelope(root, problem.shape, self.starts.get(key), GAP)
+        self.starts[key] = optimum.mu
 
         def back(slope: float) -> None:
             for axis, attribute in enumerate(c.attributes):
-                self._add(attribute, slope * found.axis_gradient(axis))
-            inverse = slope * found.gram_gradient
+                self._add(attribute, slope * optimum.axis_gradient(axis))
+            inverse = slope * optimum.gram_gradient
             partial = [partial_traces(inverse, problem.shape, t) for t in problem.terms]
             self._coefficients_back(c, [value for value, _ in partial])
             for (groups, _), t, (_, matrices) in zip(c.terms, problem.terms, partial, strict=True):
                 for (g, _), m in zip(groups, matrices, strict=True):
                     self.gram_slopes[g] = self.gram_slopes.get(g, 0.0) + t.weighted * m
 
-        return found.loss, back
+        return optimum.loss, back
 
     def _solve(self, g: int) -> Envelope:
         """One Gram alone."""
@@ -281,7 +281,7 @@ class _At:
         queries = p.matrix.reshape(p.factor.count, -1) @ slope
         for axis, kept in enumerate(p.kept):
             if not kept:
-                slopes = 2 * np.tensordot(queries, opened(p, axis), axes=([0, 1], [0, 1]))
+                slopes = 2 * np.tensordot(queries, open_axis(p, axis), axes=([0, 1], [0, 1]))
                 self._add(self._attribute(p, axis), slopes)
 
     def _attribute(self, p: Projection, axis: int) -> int:

@@ -1,4 +1,4 @@
-"""How far a plan may be from the best of any matrix mechanism, not only of those that keep its decomposition.
+"""The distance of a plan from the best of all matrix mechanisms, not only of those that keep its decomposition.
 
 The unrestricted problem is that of one node (QuerySmasher, arXiv 2604.00868, equation 4; Yuan et al. 2016) on the
 whole domain, with the queries as they are: all families in a single block. On a small domain it is solved; the optimum
@@ -21,7 +21,7 @@ from qcompile.lattice.lattice import Problem
 from qcompile.queries.workload import Family, Workload
 from qcompile.solvers.bounds.roots import dense_gram, dense_root, span_gram
 from qcompile.solvers.exact import certificate
-from qcompile.solvers.exact.certificate import Best, RootBlock, evaluate
+from qcompile.solvers.exact.certificate import Incumbent, RootBlock, evaluate
 from qcompile.solvers.exact.fixed_point import fixed_point
 from qcompile.solvers.exact.symmetry import Symmetry, find_symmetry, matrix_invariant
 from qcompile.support.arrays import Array, cells, outer
@@ -49,7 +49,7 @@ UNIFORM = 0.1
 
 @dataclass(frozen=True)
 class Unrestricted:
-    """What is known about the best matrix mechanism for a workload.
+    """A lower bound of the best matrix mechanism for a workload.
 
     Attributes:
       loss_lower_bound: proven, of its total weighted squared error at cost 1; None where nothing is known.
@@ -90,9 +90,9 @@ def unrestricted(workload: Workload, limit: int = LIMIT) -> Unrestricted:
     """
     single = _factors(workload)
     if len(single) > 1:
-        found = [unrestricted(part, limit) for part in single]
-        if all(f.method.startswith("optimum") for f in found):
-            return _product(found, workload.families[0].weight)
+        factors = [unrestricted(part, limit) for part in single]
+        if all(f.method.startswith("optimum") for f in factors):
+            return _product(factors, workload.families[0].weight)
     return _unsplit(workload, limit)
 
 
@@ -105,9 +105,9 @@ def _factors(workload: Workload) -> list[Workload]:
     return [Workload(workload.schema, (Family(family.name, family.text, (factor,)),)) for factor in products[0].factors]
 
 
-def _product(found: Sequence[Unrestricted], weight: float) -> Unrestricted:
+def _product(factors: Sequence[Unrestricted], weight: float) -> Unrestricted:
     """Losses, and lower bounds of them, multiply over the factors of a Kronecker product."""
-    bounds = [f.loss_lower_bound or 0.0 for f in found]
+    bounds = [f.loss_lower_bound or 0.0 for f in factors]
     return Unrestricted(weight * math.prod(bounds), "optimum of every factor")
 
 
@@ -119,25 +119,25 @@ def _unsplit(workload: Workload, limit: int) -> Unrestricted:
         if reason is not None:
             return Unrestricted(None, f"the domain has {_count(size)} cells, and {reason}")
         return Unrestricted(separable_bound(workload).bound, f"separable bound, the domain has {_count(size)} cells")
-    found = None if reason else separable_bound(workload)
-    best = _search(workload, None if found is None else found.mu)
-    bound = max(best.bound * (1 - ROUNDING), 0.0 if found is None else found.bound)
+    separable = None if reason else separable_bound(workload)
+    best = _search(workload, None if separable is None else separable.mu)
+    bound = max(best.bound * (1 - ROUNDING), 0.0 if separable is None else separable.bound)
     gap = best.point.loss / bound - 1
     if gap < -1e-9:
         raise InternalError(f"a lower bound of {bound!r} was derived, but an error of {best.point.loss!r} is attained")
     return Unrestricted(bound, "optimum over the whole domain" if gap <= CLOSE else "dual bound over the whole domain")
 
 
-def _search(workload: Workload, mu: Sequence[Array] | None) -> Best:
+def _search(workload: Workload, mu: Sequence[Array] | None) -> Incumbent:
     """The fixed point on the whole domain, in symmetric blocks, from product weights."""
     problem, attributes = _whole(workload)
     gram, span = dense_gram(problem), span_gram(problem)
     symmetry = find_symmetry(problem.shape, matrix_invariant(gram, span))
     roots = [(s, dense_root(s.restrict(gram), s.restrict(span))) for s in symmetry.blocks]
-    posed = certificate.Problem(tuple(RootBlock(r, s.orbits) for s, r in roots if len(r)), symmetry.sizes)
+    posed = certificate.DualProblem(tuple(RootBlock(r, s.orbits) for s, r in roots if len(r)), symmetry.sizes)
     start = posed.uniform() if mu is None else _start(symmetry, outer([mu[i] for i in attributes]).ravel())
     point = evaluate(posed, start)
-    best = Best(point)
+    best = Incumbent(point)
     iterations = int(WORK / sum(float(len(b.root)) ** 3 for b in posed.blocks))
     fixed_point(posed, point, best, GAP, min(ITERATIONS, iterations))
     return best

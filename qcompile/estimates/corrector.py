@@ -9,7 +9,7 @@ import numpy as np
 from qcompile.estimates import shrinkage as shrink
 from qcompile.estimates.grem import Estimates
 from qcompile.estimates.nonnegative import nonnegative
-from qcompile.lattice.reconstruct import lifted
+from qcompile.lattice.reconstruct import lift_residual
 from qcompile.queries.factors import Marginal
 from qcompile.queries.workload import Product
 from qcompile.strategy import Strategy
@@ -55,7 +55,7 @@ class Corrector:
         measured = self._estimates.residual(node)
         if measured is None:
             return reference
-        deviation = measured - self._seen(node, lifted(self._lattice, reference, self._lattice.nodes[node]))
+        deviation = measured - self._seen(node, lift_residual(self._lattice, reference, self._lattice.nodes[node]))
         if not self._alike(node):
             return reference + deviation
         return reference + shrink.weights(deviation, reference, self._noise(node)) * deviation
@@ -71,7 +71,7 @@ class Corrector:
         if strategy.rank == math.prod(n - 1 for n in residual.shape):
             return residual
         seen = strategy.solve(strategy.apply(residual.transpose(order))).transpose(np.argsort(order))
-        return lifted(self._lattice, seen, self._lattice.nodes[node])
+        return lift_residual(self._lattice, seen, self._lattice.nodes[node])
 
     def _alike(self, node: int) -> bool:
         """Whether a node is measured as its cells are: V is a multiple of the centring on every axis."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from qcompile.lattice.lattice import Lattice
-from qcompile.lattice.reconstruct import add_marginal, in_schema_order, lifted, marginal
+from qcompile.lattice.reconstruct import add_marginal, in_schema_order, lift_residual, marginal
 from qcompile.strategy import Strategy
 from qcompile.support.arrays import Array
 
@@ -52,7 +52,7 @@ class Estimates:
 
     def _solved(self, node: int, y: Array) -> Array:
         t = self.strategies[int(self.lattice.class_of[node])].solve(y)
-        return lifted(self.lattice, in_schema_order(t, self.lattice.orders[node]), self.lattice.nodes[node])
+        return lift_residual(self.lattice, in_schema_order(t, self.lattice.orders[node]), self.lattice.nodes[node])
 
     def precision(self, node: int) -> float:
         """The sum of the precisions of its measurements; 0 where there is none."""

@@ -23,8 +23,8 @@ from qcompile.estimates import forest, loglinear
 from qcompile.estimates.corrector import Corrector
 from qcompile.estimates.grem import Estimates
 from qcompile.estimates.pair_tables import Pairs
-from qcompile.lattice.lattice import Lattice, Node, covered, subsets
-from qcompile.lattice.reconstruct import Residual, lifted, marginal
+from qcompile.lattice.lattice import Lattice, Node, lower_covers, subsets
+from qcompile.lattice.reconstruct import Residual, lift_residual, marginal
 from qcompile.support.arrays import Array
 
 REFERENCES = ("none", "independence", "tree", "loglinear", "auto")
@@ -95,7 +95,7 @@ class References:
     def _made_of(self, node: Node) -> list[int]:
         """The nodes whose tables a reference is made of."""
         if self._kind in ("loglinear", "auto"):
-            return [self._lattice.index[c] for c in covered(node)]
+            return [self._lattice.index[c] for c in lower_covers(node)]
         if self._kind == "independence":
             return [self._lattice.index[(a,)] for a in node]
         return [*self._pairs.counts, *self._pairs.edges]
@@ -135,7 +135,7 @@ class References:
         return self._found[node]
 
     def _both(self, node: int, table: Array) -> Found:
-        return lifted(self._lattice, table, self._lattice.nodes[node]), self._corrector.counts(node, table)
+        return lift_residual(self._lattice, table, self._lattice.nodes[node]), self._corrector.counts(node, table)
 
     def _far(self, found: Found, other: Found) -> bool:
         return float(np.abs(found[1] - other[1]).sum()) > self._tolerance * self._corrector.total
@@ -159,7 +159,7 @@ class References:
             return self._pairs.independent(node)
         if self._kind == "tree":
             return self._pairs.joint(node)
-        covers = [self._counts(c) for c in covered(node)]
+        covers = [self._counts(c) for c in lower_covers(node)]
         start = loglinear.conditional_start(covers, *self._weakest(node))
         return loglinear.fit(covers, start, self._sweeps)
 
@@ -189,7 +189,7 @@ class _Corrections:
 
     def __init__(self, lattice: Lattice, node: Node, table: Array, residual: Residual) -> None:
         self._lattice, self._node, self._residual = lattice, node, residual
-        self._margins = {c: table.sum(axis=axis) for axis, c in enumerate(covered(node))}
+        self._margins = {c: table.sum(axis=axis) for axis, c in enumerate(lower_covers(node))}
 
     def __call__(self, index: int) -> Array | None:
         below = self._lattice.nodes[index]
@@ -198,5 +198,5 @@ class _Corrections:
         cover = next(c for c in self._margins if set(below) <= set(c))
         said = self._margins[cover].sum(axis=tuple(i for i, a in enumerate(cover) if a not in below))
         known = self._residual(index)
-        said = lifted(self._lattice, said, below)
+        said = lift_residual(self._lattice, said, below)
         return -said if known is None else known - said

@@ -1,4 +1,4 @@
-"""Which nodes share one problem: the same pattern up to an order of the axes."""
+"""Classes of nodes that share one problem: the same pattern up to an order of the axes."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class _Classifier:
 
     @cached_property
     def _axes(self) -> list[Axis]:
-        """What tells each attribute's axis from others."""
-        found = zip(self.schema, self.weights, self.labels, strict=True)
-        return [(a.size, u_key(u), label) for a, u, label in found]
+        """The distinguishing data of each attribute's axis."""
+        axes = zip(self.schema, self.weights, self.labels, strict=True)
+        return [(a.size, u_key(u), label) for a, u, label in axes]
 
     def place(self, node: Node, splitter: Splitter, sums: Sums) -> tuple[int, tuple[int, ...]]:
         """The class of a node (-1 for a zero Gram) and the node axis at each canonical position."""
@@ -52,15 +52,15 @@ class _Classifier:
         pattern = self._pattern(node, splitter, sums)
         if pattern not in self._seen:
             order, canonical = min(
-                ((o, _permuted(pattern, o)) for o in _candidate_orders(pattern)), key=lambda c: _sortable(c[1])
+                ((o, _permute(pattern, o)) for o in _candidate_orders(pattern)), key=lambda c: _sortable(c[1])
             )
             if canonical not in self._classes:
                 self._classes[canonical] = len(self.problems)
-                self.problems.append(_problem(canonical, splitter.grams, self._labelled(node, order)))
+                self.problems.append(_problem(canonical, splitter.grams, self._labelled_axes(node, order)))
             self._seen[pattern] = self._classes[canonical], order
         return self._seen[pattern]
 
-    def _labelled(self, node: Node, order: Sequence[int]) -> tuple[LabelledAxis, ...]:
+    def _labelled_axes(self, node: Node, order: Sequence[int]) -> tuple[LabelledAxis, ...]:
         """The canonical axes with their labels; empty where no axis has one."""
         attributes, at = self.schema.attributes, [node[i] for i in order]
         axes = tuple(LabelledAxis(attributes[i].name, self.labels[i], self.weights[i]) for i in at)
@@ -73,7 +73,7 @@ class _Classifier:
         for groups, polynomial in sums.items():
             w, v = splitter.value(polynomial)
             placed = tuple((g, tuple((r, position[i]) for r, i in slots)) for g, slots in groups)
-            terms.append((placed, _rounded(w), _rounded(v)))
+            terms.append((placed, _round_coefficient(w), _round_coefficient(v)))
         return axes, tuple(sorted(terms, key=_sortable) if len(terms) > 1 else terms)  # the key takes its time
 
 
@@ -90,7 +90,7 @@ def _problem(pattern: Pattern, grams: Sequence[Gram], labelled: tuple[LabelledAx
     )
 
 
-def _rounded(coefficient: float) -> float:
+def _round_coefficient(coefficient: float) -> float:
     """Coefficients that differ only by the order of summation must give one class."""
     return float(f"{coefficient:.11e}")
 
@@ -99,7 +99,7 @@ def _sortable(value: object) -> str:
     return repr(value)
 
 
-def _permuted(pattern: Pattern, order: tuple[int, ...]) -> Pattern:
+def _permute(pattern: Pattern, order: tuple[int, ...]) -> Pattern:
     """The pattern with the axis ``order[i]`` moved to position i."""
     axes, terms = pattern
     to = {old: new for new, old in enumerate(order)}

@@ -32,7 +32,7 @@ def in_factor_order(p: Projection, slope: Array, kept_order: Sequence[int]) -> A
     return moved.reshape(slope.shape)
 
 
-def opened(p: Projection, axis: int) -> Array:
+def open_axis(p: Projection, axis: int) -> Array:
     """A projection's queries with one contracted axis left open: ``(count, kept cells, size of the axis)``."""
     x = p.factor.contract([None if k or i == axis else u for i, (k, u) in enumerate(zip(p.kept, p.u, strict=True))])
     open_axes = [i for i, k in enumerate(p.kept) if k or i == axis]
@@ -47,15 +47,15 @@ def partial_traces(matrix: Array, shape: tuple[int, ...], term: Term) -> tuple[f
     """``tr(G matrix)`` for a Kronecker term G, and its derivative by each group's Gram."""
     d = len(shape)
     tensor = matrix.reshape(*shape, *shape)
-    found = []
+    derivatives = []
     for g in term.groups:
         x, axes = tensor, list(range(d))
         for other in term.groups:
             if other is not g:
                 x, axes = _traced(x, axes, other)
         order = [axes.index(a) for a in g.axes]
-        found.append(x.transpose(*order, *(len(axes) + i for i in order)).reshape(g.gram.cells, g.gram.cells))
-    return float((found[0] * term.groups[0].gram.matrix).sum()), found
+        derivatives.append(x.transpose(*order, *(len(axes) + i for i in order)).reshape(g.gram.cells, g.gram.cells))
+    return float((derivatives[0] * term.groups[0].gram.matrix).sum()), derivatives
 
 
 def _traced(x: Array, axes: list[int], group: Group) -> tuple[Array, list[int]]:

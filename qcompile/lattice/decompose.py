@@ -16,7 +16,7 @@ import numpy as np
 from qcompile.errors import OptionError, SizeError, did_you_mean
 from qcompile.lattice.classes import _Classifier
 from qcompile.lattice.lattice import Lattice, Node
-from qcompile.lattice.projection import uncentred
+from qcompile.lattice.projection import zero_weights
 from qcompile.lattice.symbolic_grams import Splitter, Sums
 from qcompile.queries.factors import Whole
 from qcompile.queries.schema import Schema
@@ -69,7 +69,7 @@ def symbolic(
     named = tuple((labels or {}).get(name, "") for name in workload.schema.names)
     classifier = _Classifier(workload.schema, weights, named)
     placed = [classifier.place(node, splitter, splitter.sums[node]) for node in nodes]
-    raw = Splitter(workload.schema, tuple(uncentred(a.size) for a in workload.schema))
+    raw = Splitter(workload.schema, tuple(zero_weights(a.size) for a in workload.schema))
     uncentred_classes = replace(classifier, weights=raw.weights, _seen={})
     for names in blocks:
         node, sums = block_sums(raw, workload, names)
@@ -102,11 +102,11 @@ def split(workload: Workload, weights: tuple[Array, ...], blocks: Sequence[Seque
 def least_nodes(family: Family) -> int:
     """Nodes that a family is sure to have, or so many that the number does not matter."""
     if family.choose is not None:
-        return subsets_chosen(family)
+        return count_subsets(family)
     return 1 << min(64, sum(n > 1 for f in family.factors for n in f.shape))
 
 
-def subsets_chosen(family: Family) -> int:
+def count_subsets(family: Family) -> int:
     """Sets of up to as many factors as a family chooses; counted until the number does not matter."""
     if family.choose is None:
         return 1
@@ -183,12 +183,12 @@ def _weights(name: str, size: int, given: Array | None) -> Array:
         raise OptionError(
             f"the centring weights of {name!r} are so large that digits are lost; keep them near 1/{size}"
         )
-    u = _mirrored(u)
+    u = _symmetrise(u)
     # Scaled once: weights that come back from a file must keep their bits.
     return u if abs(u.sum() - 1) <= size * np.finfo(float).eps else np.asarray(u / u.sum())
 
 
-def _mirrored(u: Array) -> Array:
+def _symmetrise(u: Array) -> Array:
     """Weights that are symmetric but for their last digits, made so exactly.
 
     Solvers find symmetries with a tolerance and then use them exactly: the strategy would be centred on the symmetric

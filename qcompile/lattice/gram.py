@@ -110,14 +110,14 @@ class Gram:
 
     @cached_property
     def is_exchangeable(self) -> bool:
-        """Whether every permutation of the cells leaves it unchanged: a multiple of I - 11'/n."""
+        """True if every permutation of the cells leaves it unchanged: a multiple of I - 11'/n."""
         if len(self.shape) > 1 or self.cells == 1:
             return False
         value = self.trace / (self.cells - 1)
         return self.is_diagonal_plus(value, -value / self.cells)
 
     def is_diagonal_plus(self, diagonal: float, everywhere: float) -> bool:
-        """Whether the matrix is ``diagonal I + everywhere 11'``, up to rounding errors."""
+        """True if the matrix is ``diagonal I + everywhere 11'``, up to rounding errors."""
         for rows in row_blocks(self.cells):
             rest = self.matrix[rows] - everywhere
             rest[np.arange(len(rest)), np.arange(rows.start, rows.stop)] -= diagonal
@@ -127,7 +127,7 @@ class Gram:
 
     @cached_property
     def is_circulant(self) -> bool:
-        """Whether cyclic shifts of the only axis leave it unchanged."""
+        """True if cyclic shifts of the only axis leave it unchanged."""
         if len(self.shape) > 1:
             return False
         m = self.matrix

@@ -118,7 +118,7 @@ class Lattice:
       centring: the weights u of each attribute, in schema order; 0 on the axes of a block.
       nodes: sorted by size, then position; then one per block.
       class_of: per node, the index of its class; -1 where the Gram is structurally zero.
-      orders: per node, the node axis that stands at each canonical position of its class.
+      orders: per node, the node axis at each canonical position of its class.
       classes: the distinct problems.
       blocks: the names of the families of each block.
       only: the position of the block that this is a view of; None for the closure.
@@ -144,7 +144,7 @@ class Lattice:
     def maximal(self) -> tuple[int, ...]:
         """Positions of the nodes of the closure that no other one contains."""
         closure = self.nodes[: self.first_block]
-        held = {below for node in closure for below in covered(node)}
+        held = {below for node in closure for below in lower_covers(node)}
         return tuple(i for i, node in enumerate(closure) if node not in held)
 
     @property
@@ -154,7 +154,7 @@ class Lattice:
 
     @cached_property
     def sources(self) -> tuple[Lattice, ...]:
-        """What a query can be answered from: the closure, where it measures anything, and each block."""
+        """The views that answer queries: the closure, where it measures anything, and each block."""
         views = [self._view(self.first_block + i) for i in range(len(self.blocks))]
         return (self, *views) if self.first_block else tuple(views)
 
@@ -163,7 +163,7 @@ class Lattice:
         return replace(self, centring=tuple(centring), only=position)
 
     def source(self, family: str) -> Lattice:
-        """What a family is answered from: its own block, else the closure."""
+        """The view that answers a family: its own block, else the closure."""
         for i, names in enumerate(self.blocks):
             if family in names:
                 return self.sources[i - len(self.blocks)]
@@ -203,11 +203,11 @@ class Lattice:
         return tuple(self.schema.attributes[i].size for i in node)
 
     def uniform(self, node: Node) -> bool:
-        """Whether all axes of a node are centred uniformly."""
+        """True if all axes of a node are centred uniformly."""
         return all(is_uniform(self.centring[i]) for i in node)
 
     def graph(self) -> nx.DiGraph[tuple[str, ...]]:
-        """The closure as a graph on names, with an edge to each node from those it covers; blocks stand apart."""
+        """The closure as a graph on names, with an edge to each node from those it covers; blocks have no edges."""
         import networkx as nx
 
         graph: nx.DiGraph[tuple[str, ...]] = nx.DiGraph()
@@ -216,7 +216,7 @@ class Lattice:
             key, names = self.key(i), self.names(node)
             graph.add_node(key, attributes=names, cells=cells(self.shape(node)), block=block)
             if not block:
-                graph.add_edges_from((self.names(below), key) for below in covered(node))
+                graph.add_edges_from((self.names(below), key) for below in lower_covers(node))
         return graph
 
     def key(self, position: int) -> tuple[str, ...]:
@@ -225,17 +225,17 @@ class Lattice:
         return names if position < self.first_block else (f"block {position - self.first_block + 1}", *names)
 
 
-def covered(node: Sequence[int]) -> list[Node]:
+def lower_covers(node: Sequence[int]) -> list[Node]:
     """The nodes one attribute smaller."""
     return [tuple(node[:i]) + tuple(node[i + 1 :]) for i in range(len(node))]
 
 
 def subsets(node: Sequence[int]) -> list[Node]:
     """All subsets of a node, the empty one first."""
-    found: list[Node] = [()]
+    nodes: list[Node] = [()]
     for a in node:
-        found += [(*s, a) for s in found]
-    return found
+        nodes += [(*s, a) for s in nodes]
+    return nodes
 
 
 def below(closure: Lattice, node: Node) -> list[int]:

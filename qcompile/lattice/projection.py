@@ -125,7 +125,7 @@ class Projection:
 
     @cached_property
     def key(self) -> Key:
-        """What the numbers depend on: the factor, the kept axes and the centring weights."""
+        """Identity of the numbers: the factor, the kept axes and the centring weights."""
         return (*self.factor.key, tuple((self.kept[a], u_key(self.u[a])) for a in self.order))
 
     @property
@@ -145,10 +145,10 @@ def u_key(u: Array) -> str:
 
 
 def is_uniform(u: Array) -> bool:
-    """Whether the weights are all 1/n."""
+    """True if the weights are all 1/n."""
     return bool(u[0] != 0 and (u == u[0]).all())
 
 
-def uncentred(size: int) -> Array:
+def zero_weights(size: int) -> Array:
     """The weights of an axis whose queries are kept as they are: subtracting a mean weighted by 0 changes nothing."""
     return np.zeros(size)

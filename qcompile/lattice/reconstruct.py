@@ -45,12 +45,12 @@ def add_marginal(total: Array, closure: Lattice, residual: Residual, node: Node)
       residual: see `marginal`.
       node: see `marginal`.
     """
-    found = _combine(closure, residual, node, 0, ())
-    if found is not None:
-        total += found
+    estimate = _combine(closure, residual, node, 0, ())
+    if estimate is not None:
+        total += estimate
 
 
-def lifted(closure: Lattice, t: Array, node: Node) -> Array:
+def lift_residual(closure: Lattice, t: Array, node: Node) -> Array:
     """``(I - u 1')`` on every axis of a node: what is left sums to 0 along each of them.
 
     Args:

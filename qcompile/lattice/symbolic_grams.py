@@ -35,13 +35,13 @@ Sums: TypeAlias = dict[tuple[GroupKey, ...], Polynomial]
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """What one factor contributes to one subset of its attributes.
+    """The contribution of one factor to one subset of its attributes.
 
     Attributes:
       node: the kept attributes.
       scalar: number of the scalar, where none is kept.
       group: the Gram with its axes, where some are kept.
-      zero: whether it is structurally zero.
+      zero: True if it is structurally zero.
     """
 
     node: Node
@@ -130,15 +130,15 @@ class Splitter:
         """The number of a projection's Gram, or of its scalar where no axis is kept; neither where it is zero."""
         key = projection.key
         if key not in self._numbers:
-            found = projection.gram()
+            gram = projection.gram()
             self._numbers[key] = (None, None)
-            if isinstance(found, Gram):
+            if isinstance(gram, Gram):
                 self._numbers[key] = len(self.grams), None
-                self.grams.append(found)
+                self.grams.append(gram)
                 self.projections.append(projection)
-            elif found:
+            elif gram:
                 self._numbers[key] = None, len(self.scalars)
-                self.scalars.append(found)
+                self.scalars.append(gram)
                 self.contracted.append(projection)
         return self._numbers[key]
 

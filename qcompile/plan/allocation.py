@@ -1,4 +1,4 @@
-"""How the budget is divided over the nodes, in real numbers for predictions and exactly for a run.
+"""Division of the budget over the nodes, in real numbers for predictions and exactly for a run.
 
 With L_A the loss of a node at unit noise and c_A its squared sensitivity, sigma_A^2 = sqrt(c_A / L_A) S / beta with
 S = sum_B sqrt(c_B L_B) minimises the total weighted squared error at cost beta; the total is then S^2 / beta

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import numpy as np
 
 from qcompile.errors import StorageError
-from qcompile.lattice.decompose import decompose, least_nodes, subsets_chosen
+from qcompile.lattice.decompose import count_subsets, decompose, least_nodes
 from qcompile.lattice.lattice import Lattice
 from qcompile.lattice.projection import is_uniform
 from qcompile.plan.encoding import ArrayStore, read_strategy, read_workload, strategy_data, workload_data
@@ -124,7 +124,7 @@ def read_plan(document: dict[str, Any], store: ArrayStore) -> Plan:
 
 
 NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
-"""What reading well-formed JSON of another meaning may end in; numbers too large for a double are ArithmeticErrors."""
+"""Errors of reading well-formed JSON of another meaning; numbers too large for a double are ArithmeticErrors."""
 
 
 def _check_attributes(data: Sequence[dict[str, Any]]) -> None:
@@ -153,7 +153,7 @@ def _check_expansion(workload: Workload, blocks: Sequence[Sequence[str]], nodes:
     apart = {name for names in blocks for name in names}
     for family in workload.families:
         in_block = not apart.isdisjoint((family.name, *family.aliases))
-        if subsets_chosen(family) > MAX_PRODUCTS if in_block else least_nodes(family) > nodes:
+        if count_subsets(family) > MAX_PRODUCTS if in_block else least_nodes(family) > nodes:
             raise StorageError(
                 f"family {family.name!r} stands for more combinations of attributes than the file has solved; compile "
                 "the plan again"

@@ -12,10 +12,10 @@ CENTRINGS = ("uniform", "optimised")
 """Centring weights by name."""
 
 SEARCHES = ("no", "auto", "yes")
-"""How hard blocks are searched for."""
+"""Efforts of the search for blocks."""
 
 GIVEN = "given"
-"""Stands for centring weights and blocks that the user wrote out."""
+"""In place of a name: centring weights and blocks that the user wrote out."""
 
 
 @dataclass(frozen=True, kw_only=True)

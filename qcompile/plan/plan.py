@@ -65,7 +65,7 @@ class ClassSummary:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Measurement:
-    """What is measured on one node or block: ``y = g round((B x + sigma Z) / g)``.
+    """The measurement of one node or block: ``y = g round((B x + sigma Z) / g)``.
 
     Attributes:
       attributes: of the node, in schema order.
@@ -148,7 +148,7 @@ class Plan:
 
     @cached_property
     def unit(self) -> PrivacyUnit:
-        """Which tables are neighbours."""
+        """The privacy unit, which says what tables are neighbours."""
         return PrivacyUnit.of(self.options.neighbours, self.options.contributions, self.workload.schema)
 
     @cached_property
@@ -249,7 +249,7 @@ class Plan:
         return exact_scales(self.losses.tolist(), self.closure.members.tolist(), sensitivities, charge)
 
     def measurements(self, budget: Budget, accounting: str = "zcdp") -> Iterator[Measurement]:
-        """What would be measured at a budget, node by node, smallest nodes first, then block by block."""
+        """The measurements at a budget, node by node, smallest nodes first, then block by block."""
         scales = self.scales(budget.charge(accounting))
         for index, node in enumerate(self.closure.nodes):
             c = int(self.closure.class_of[index])

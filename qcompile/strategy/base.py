@@ -21,7 +21,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 class Strategy(abc.ABC):
-    """What every strategy offers. Arrays on the node have its axes in the class's canonical order.
+    """The interface of all strategies. Arrays on the node have its axes in the class's canonical order.
 
     Attributes:
       shape: the node's axis sizes.
@@ -137,7 +137,7 @@ def column_bound(matrix: Array) -> Fraction:
 
 
 def same_columns(matrix: Array) -> bool:
-    """Whether all columns hold the same doubles."""
+    """True if all columns hold the same doubles."""
     return bool((matrix == matrix[:, :1]).all())
 
 

@@ -284,10 +284,10 @@ def components(left: Sequence[tuple[int, ...]], right: Sequence[tuple[int, ...]]
     for group in (*left, *right):
         merged = {label[a] for a in group}
         label = {a: min(merged) if b in merged else b for a, b in label.items()}
-    found = sorted(set(label.values()))
+    components = sorted(set(label.values()))
     return [
         ([i for i, s in enumerate(left) if label[s[0]] == f], [i for i, s in enumerate(right) if label[s[0]] == f])
-        for f in found
+        for f in components
     ]
 
 

@@ -29,7 +29,7 @@ from qcompile.strategy.kronecker import KroneckerStrategy
 from qcompile.support.arrays import Array, IntArray, cells, require_memory
 
 Plain: TypeAlias = KroneckerStrategy | FourierStrategy
-"""What a mixture is made of."""
+"""A term of a mixture."""
 
 SEARCHED = 2**14
 """Cells up to which all pairs of columns are compared: seconds."""

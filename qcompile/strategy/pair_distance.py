@@ -62,16 +62,16 @@ def largest_distance(diagonal: Array, rows: GramRows) -> float:
     step = max(1, _ROWS // count)
     for start in range(0, count, step):
         piece = np.arange(start, min(start + step, count))
-        found = diagonal[piece, None] + diagonal[start:] - 2 * rows(piece, start)
-        largest = max(largest, float(found.max()))
+        distances = diagonal[piece, None] + diagonal[start:] - 2 * rows(piece, start)
+        largest = max(largest, float(distances.max()))
     return largest
 
 
 def largest_product_distance(matrices: Sequence[Array]) -> float:
     """An upper bound of `largest_distance` of a Kronecker product, given its parts; in double precision."""
     *others, last = (_part(m) for m in matrices)
-    found = functools.reduce(lambda a, b: _reduced(_product(a, b)), others)
-    return float(_product(found, last).distances.max())
+    pairs = functools.reduce(lambda a, b: _reduce(_product(a, b)), others)
+    return float(_product(pairs, last).distances.max())
 
 
 def certain(value: float, largest_norm: float, operations: int) -> Fraction:
@@ -127,9 +127,9 @@ def _parts(pairs: Pairs) -> tuple[Array, Array, Array]:
     return pairs.first, pairs.second, pairs.inner
 
 
-def _reduced(pairs: Pairs) -> Pairs:
+def _reduce(pairs: Pairs) -> Pairs:
     """Few pairs that dominate all of them."""
-    pairs = _undominated(pairs)
+    pairs = _drop_dominated(pairs)
     first, second = _few_levels([pairs.first, pairs.second])
     return _extremes(first, second, pairs.inner)
 
@@ -143,7 +143,7 @@ def _few_levels(norms: Sequence[Array]) -> list[Array]:
     return [_rounded_up(n, step) for n in norms]
 
 
-def _undominated(pairs: Pairs) -> Pairs:
+def _drop_dominated(pairs: Pairs) -> Pairs:
     """Without those that one of the strongest pairs dominates."""
     kept = np.ones(len(pairs.inner), dtype=bool)
     for i in np.argsort(pairs.distances)[: -RIVALS - 1 : -1]:

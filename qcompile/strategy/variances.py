@@ -36,7 +36,7 @@ class ErrorSummary:
     Attributes:
       total: sum of the variances.
       largest: the largest variance.
-      exact: whether `largest` is attained, or only an upper bound.
+      exact: True if `largest` is attained, False if it is an upper bound only.
     """
 
     total: float
@@ -46,7 +46,7 @@ class ErrorSummary:
 
 @dataclass(frozen=True, eq=False)
 class NodePart:
-    """What a product's queries become on one node.
+    """A product's queries on one node.
 
     Attributes:
       node: which one, by position in the lattice.
@@ -192,15 +192,15 @@ def family_errors(
         key = numbers.key(product)
         if key not in seen:
             seen[key] = product_errors(lattice, strategies, sigma_squared, product)
-        found = seen[key]
-        total += found.total
-        largest, exact = max(largest, found.largest), exact and found.exact
+        errors = seen[key]
+        total += errors.total
+        largest, exact = max(largest, errors.largest), exact and errors.exact
     return ErrorSummary(total, largest, exact)
 
 
 @dataclass(eq=False)
 class Numbers:
-    """What the variances of products depend on, each part of it found once.
+    """Keys of products: equal for products with equal variances.
 
     Attributes:
       lattice: the nodes, or a view of one block.
@@ -223,15 +223,15 @@ class Numbers:
 
     def _factor(self, factor: Factor) -> tuple[Factor, Hashable, Node]:
         """A factor with its key, that of its centring included, and the positions of its attributes."""
-        found = self._factors.get(id(factor))
-        if found is None:
+        entry = self._factors.get(id(factor))
+        if entry is None:
             positions = tuple(self.lattice.schema.positions[n] for n in factor.names)
             centring = tuple(u_key(self.lattice.centring[p]) for p in positions)
-            found = self._factors[id(factor)] = factor, (factor.key, centring), positions
-        return found
+            entry = self._factors[id(factor)] = factor, (factor.key, centring), positions
+        return entry
 
     def _place(self, chosen: Node) -> Hashable:
-        """A node's class and where the chosen axes stand in it; None where there is no such node."""
+        """A node's class and the places of the chosen axes in it; None where there is no such node."""
         if chosen not in self._places:
             self._places[chosen] = self._find(chosen)
         return self._places[chosen]

@@ -26,13 +26,13 @@ from qcompile.solvers.bounds.roots import term_rank, term_root
 from qcompile.support.arrays import Array, along, outer
 
 STEP = 1.25
-"""Of the trapezoidal rule: a relative error of 1.4e-7."""
+"""Step of the trapezoidal rule: a relative error of 1.4e-7."""
 
 ALLOWANCE = 1e-5
 """Share of the integral that is given up for the errors of quadrature and arithmetic."""
 
 TAIL = 16.0
-"""How far beyond the logarithms of the eigenvalues the integral goes: exp(-8) of it is cut."""
+"""Distance by which the integral exceeds the logarithms of the eigenvalues: exp(-8) of it is cut."""
 
 MOST_WORK = 2e12
 """Multiplications up to which the bound is computed: about two minutes."""
@@ -61,7 +61,7 @@ def product_bound(problem: Problem, high: Term, low: Sequence[Term], weights: Ca
     for i, axis in enumerate(axes):
         narrow = along(axis.to_eigenbasis, narrow, i + 1)
     eigenvalues = high.weighted * outer([a.eigenvalues for a in axes]).ravel()
-    value = float(np.sqrt(eigenvalues).sum()) + _added(eigenvalues, narrow.reshape(len(rows), -1))
+    value = float(np.sqrt(eigenvalues).sum()) + _added_trace(eigenvalues, narrow.reshape(len(rows), -1))
     return value**2
 
 
@@ -97,7 +97,7 @@ def _distance(rows: Array, axes: Sequence[_Axis]) -> float:
     return float(np.abs(inside - rows).max() / np.abs(rows).max())
 
 
-def _added(eigenvalues: Array, rows: Array) -> float:
+def _added_trace(eigenvalues: Array, rows: Array) -> float:
     """``tr (Lambda + N N')^1/2 - tr Lambda^1/2`` from below, for N' in `rows`."""
     positive = eigenvalues > 1e-13 * eigenvalues.max()
     values, rows = eigenvalues[positive], rows[:, positive]

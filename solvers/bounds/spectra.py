@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from qcompile.lattice.gram import Gram
-from qcompile.lattice.projection import u_key, uncentred
+from qcompile.lattice.projection import u_key, zero_weights
 from qcompile.queries.factors import Prefix, Range
 from qcompile.support.arrays import Array
 
@@ -42,7 +42,7 @@ def singular_values(gram: Gram) -> Array | None:
 
 
 def has_spectrum(gram: Gram) -> bool:
-    """Whether the eigenvectors of a Gram can be had in reasonable time."""
+    """True if the eigenvectors of a Gram can be had in reasonable time."""
     return gram.rows is not None or gram.cells <= SQUARE_CELLS
 
 
@@ -58,7 +58,7 @@ def _closed_form(gram: Gram) -> Array | None:
     n = gram.cells
     kind, _, *outside, centring = gram.key
     centred = centring == ((True, ""),)
-    if not centred and centring != ((True, u_key(uncentred(n))),):
+    if not centred and centring != ((True, u_key(zero_weights(n))),):
         return None
     if kind == Prefix.kind:
         # One more ordered cell in place of the other cell adds one query, the total, which centring makes 0.
@@ -79,7 +79,7 @@ def _range(n: int, centred: bool) -> Array:
 
 
 def constant_diagonal(gram: Gram) -> bool:
-    """Whether all cells have the same weight, as every shift- or permutation-invariant Gram must have.
+    """True if all cells have the same weight, as every shift- or permutation-invariant Gram must have.
 
     Far cheaper than the whole test, and it decides almost always.
     """
@@ -147,11 +147,11 @@ def _common_basis(grams: Sequence[Gram]) -> list[Array] | None:
     """Commuting matrices are all diagonal in the eigenbasis of a generic combination."""
     generic = sum(g.matrix / g.trace / (2 + np.sin(1.0 + i)) for i, g in enumerate(grams))
     _, vectors = np.linalg.eigh(generic)
-    found = []
+    diagonals = []
     for g in grams:
         rotated = vectors.T @ g.matrix @ vectors
         diagonal = np.diag(rotated).copy()
         if np.abs(rotated - np.diag(diagonal)).max() > COMMUTING * diagonal.max():
             return None
-        found.append(np.maximum(diagonal, 0.0))
-    return found
+        diagonals.append(np.maximum(diagonal, 0.0))
+    return diagonals

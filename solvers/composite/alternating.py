@@ -61,14 +61,14 @@ class State:
         """``prod tr(G V^+)`` over everything that does not touch block b."""
         value = 1.0
         for c, axes in enumerate(self.blocks):
-            inside = [_renumbered(g, axes) for g in term.groups if set(g.axes) <= set(axes)]
+            inside = [_renumber(g, axes) for g in term.groups if set(g.axes) <= set(axes)]
             if c != b and inside:
                 value *= self._trace(c, inside)
         apart = [g for g in term.groups if self._is_cut(g) and not set(g.axes) & set(self.blocks[b])]
         return value * math.prod(self._cut_trace(g) for g in apart)
 
     def _cut_trace(self, group: Group) -> float:
-        return float((self._contracted(group, group.axes[0]) * self._covariance(group.axes[0])).sum())
+        return float((self._contract(group, group.axes[0]) * self._covariance(group.axes[0])).sum())
 
     def _trace(self, c: int, groups: Sequence[Group]) -> float:
         strategy = self.strategies[c]
@@ -79,11 +79,11 @@ class State:
 
     def _on_block(self, group: Group, axes: Axes) -> Group:
         if set(group.axes) <= set(axes):
-            return _renumbered(group, axes)
-        matrix = self._contracted(group, axes[0])  # groups are cut only where every axis is a block of its own
+            return _renumber(group, axes)
+        matrix = self._contract(group, axes[0])  # groups are cut only where every axis is a block of its own
         return Group((0,), Gram(("contracted", digest(matrix)), (len(matrix),), (matrix + matrix.T) / 2))
 
-    def _contracted(self, group: Group, axis: int) -> Array:
+    def _contract(self, group: Group, axis: int) -> Array:
         """The partial trace of ``G (I x V^+)`` over all axes of a group but one, ``(n, n)``."""
         gram, kept, d = group.gram, group.axes.index(axis), len(group.axes)
         others = [i for i in range(d) if i != kept]
@@ -186,5 +186,5 @@ def _components(problem: Problem) -> list[Axes]:
     return [tuple(a for a, x in enumerate(label) if x == part) for part in sorted(set(label))]
 
 
-def _renumbered(group: Group, axes: Axes) -> Group:
+def _renumber(group: Group, axes: Axes) -> Group:
     return Group(tuple(axes.index(a) for a in group.axes), group.gram)

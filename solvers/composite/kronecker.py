@@ -39,7 +39,7 @@ class Factored:
     weight: float
 
 
-def factored(problem: Problem) -> Factored | None:
+def factorise(problem: Problem) -> Factored | None:
     """The problem's Kronecker factors; None where there are none."""
     first = problem.terms[0]
     groups = tuple(g for g in first.groups if all(_ratio(t, g) is not None for t in problem.terms))
@@ -109,16 +109,16 @@ def product(shape: tuple[int, ...], strategies: Sequence[Strategy], where: Seque
     """The Kronecker product of strategies, each on its axes of the node."""
     if list(where) == [tuple(range(len(shape)))]:
         return strategies[0]  # a single factor keeps its form, a circulant its transform
-    parts = [p for s, axes in zip(strategies, where, strict=True) for p in _moved(s, axes)]
+    parts = [p for s, axes in zip(strategies, where, strict=True) for p in _move_parts(s, axes)]
     return KroneckerStrategy(shape, parts)
 
 
 def written_out(strategy: Strategy) -> KroneckerStrategy:
     """A strategy as a Kronecker product of matrices on the same axes."""
-    return KroneckerStrategy(strategy.shape, _moved(strategy, range(len(strategy.shape))))
+    return KroneckerStrategy(strategy.shape, _move_parts(strategy, range(len(strategy.shape))))
 
 
-def _moved(strategy: Strategy, axes: Sequence[int]) -> list[Part]:
+def _move_parts(strategy: Strategy, axes: Sequence[int]) -> list[Part]:
     """A strategy's matrices on some axes of a larger problem; a circulant is written out."""
     if isinstance(strategy, KroneckerStrategy):
         return [Part(tuple(axes[a] for a in p.axes), p.shape, p.matrix) for p in strategy.parts]

@@ -137,7 +137,7 @@ def best_mixture(problem: Problem, strategies: Sequence[Plain], bound: float, la
       IntegrityError: the first strategy does not span the others' rows.
     """
     alpha = _Model.of(problem, MixtureStrategy(strategies)).optimise()
-    mixed = MixtureStrategy([_scaled(s, math.sqrt(a)) for s, a in zip(strategies, alpha, strict=True)])
+    mixed = MixtureStrategy([_scale(s, math.sqrt(a)) for s, a in zip(strategies, alpha, strict=True)])
     loss = sum(t.weighted * mixed.trace(t.groups) for t in problem.terms) * float(mixed.column_norms().max())
     return Solution(mixed, loss, min(bound, loss), label)
 
@@ -146,7 +146,7 @@ def _alone(problem: Problem, terms: tuple[Term, ...]) -> Problem:
     return Problem(problem.shape, terms, problem.uniform)
 
 
-def _scaled(strategy: Plain, factor: float) -> Plain:
+def _scale(strategy: Plain, factor: float) -> Plain:
     if isinstance(strategy, FourierStrategy):
         return FourierStrategy(factor * strategy.kernel)
     first, *others = strategy.parts
@@ -178,7 +178,7 @@ class _Model:
         r, d = columns.shape[-1], len(problem.shape)
         gram = np.zeros((r, r))
         for t in problem.terms:
-            gram += t.weighted * np.tensordot(solved, _applied(t.groups, solved), (range(d), range(d)))
+            gram += t.weighted * np.tensordot(solved, _apply_gram(t.groups, solved), (range(d), range(d)))
         inner = np.tensordot(columns, solved, (range(d), range(d)))
         return _Model(
             sum(t.weighted * stack.base.trace(t.groups) for t in problem.terms),
@@ -232,7 +232,7 @@ class _Model:
         return np.asarray(np.maximum(optimum.x, SMALLEST_SHARE))
 
 
-def _applied(groups: Sequence[Group], x: Array) -> Array:
+def _apply_gram(groups: Sequence[Group], x: Array) -> Array:
     """``G x`` for the Kronecker product G of groups, ``(*shape, r)``."""
     for g in groups:
         x = g.gram.apply(x, g.axes)

@@ -36,8 +36,8 @@ class RootBlock:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """What is to be solved.
+class DualProblem:
+    """The dual problem: weights mu on the cells that maximise S(mu)^2.
 
     Attributes:
       blocks: the subspaces.
@@ -53,7 +53,7 @@ class Problem:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class DualPoint:
     """The certificate at one mu.
 
     Attributes:
@@ -86,7 +86,7 @@ class Point:
         return self.lower**2 * (1 - 1e-13)
 
 
-class Best:
+class Incumbent:
     """The point with the smallest loss and the largest lower bound seen on the way.
 
     Attributes:
@@ -94,10 +94,10 @@ class Best:
       bound: of any point.
     """
 
-    def __init__(self, point: Point) -> None:
+    def __init__(self, point: DualPoint) -> None:
         self.point, self.bound = point, point.bound
 
-    def add(self, point: Point) -> bool:
+    def add(self, point: DualPoint) -> bool:
         """Take note of a point; returns whether it improved on either."""
         better = point.loss < self.point.loss
         improved = better or point.bound > self.bound
@@ -111,13 +111,13 @@ class Best:
         return self.point.loss / self.bound - 1
 
 
-def evaluate(problem: Problem, mu: Array) -> Point:
+def evaluate(problem: DualProblem, mu: Array) -> DualPoint:
     """S, v and the eigendecompositions at ``mu``."""
     value, lower, v, eigen = 0.0, 0.0, np.zeros(len(problem.sizes)), []
     for b in problem.blocks:
         values, vectors = np.linalg.eigh((b.root * mu[b.orbits]) @ b.root.T)
         error = EPS * values[-1]
-        # Where K is nearly singular the root of an eigenvalue's error, 1e-8, is what could spoil the bound.
+        # Where K is nearly singular the root of an eigenvalue's error, 1e-8, is what could invalidate the bound.
         lower += float(np.sqrt(np.maximum(values - 2 * len(values) * error, 0)).sum())
         values = np.maximum(values, error)
         projected = vectors.T @ b.root
@@ -125,10 +125,10 @@ def evaluate(problem: Problem, mu: Array) -> Point:
         np.add.at(v, b.orbits, (1 / np.sqrt(values)) @ projected)
         value += float(np.sqrt(values).sum())
         eigen.append((values, vectors))
-    return Point(mu, value, lower, v / problem.sizes, tuple(eigen))
+    return DualPoint(mu, value, lower, v / problem.sizes, tuple(eigen))
 
 
-def strategy_rows(problem: Problem, point: Point) -> list[Array]:
+def strategy_rows(problem: DualProblem, point: DualPoint) -> list[Array]:
     """The rows of B, one array per block on the block's columns: ``K^-1/4 R / sqrt(peak)`` in K's eigenbasis."""
     return [
         (values**-0.25)[:, None] * (vectors.T @ b.root) / np.sqrt(point.peak)
@@ -136,7 +136,7 @@ def strategy_rows(problem: Problem, point: Point) -> list[Array]:
     ]
 
 
-def restricted(problem: Problem, active: Sequence[int] | IntArray) -> Problem:
+def restrict(problem: DualProblem, active: Sequence[int] | IntArray) -> DualProblem:
     """The problem with weights on some orbits only."""
     place = np.full(len(problem.sizes), -1, dtype=np.int64)
     place[active] = np.arange(len(active))
@@ -144,4 +144,4 @@ def restricted(problem: Problem, active: Sequence[int] | IntArray) -> Problem:
     for b in problem.blocks:
         kept = place[b.orbits] >= 0
         blocks.append(RootBlock(np.ascontiguousarray(b.root[:, kept]), place[b.orbits[kept]]))
-    return Problem(tuple(blocks), problem.sizes[active])
+    return DualProblem(tuple(blocks), problem.sizes[active])

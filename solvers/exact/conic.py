@@ -53,7 +53,7 @@ OUTCOMES: Mapping[str, str] = {
     "infeasible_or_unbounded": "failed",
     "solver_error": "failed",
 }
-"""What each status of CVXPY means here; `outcome` has the rule for any other."""
+"""The meaning of each status of CVXPY; `outcome` has the rule for any other."""
 
 
 def outcome(status: str) -> str:
@@ -109,12 +109,12 @@ class Posed:
 
     values: Array
     columns: Array
-    dual: certificate.Problem
+    dual: certificate.DualProblem
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """What a conic solver returned, unverified.
+class ConicResult:
+    """The unverified result of a conic solver.
 
     Attributes:
       status: CVXPY's word for it.
@@ -178,7 +178,7 @@ def _solve(problem: Problem, gap: float) -> Solution:
             refused.append((f"conic, {backend.name}", f"rank {len(posed.values)}, limit {backend.rank}"))
             continue
         answer = _ask(posed, backend, gap)
-        solution = _certified(problem, posed, answer, backend.name)
+        solution = _certify(problem, posed, answer, backend.name)
         if solution is None:
             refused.append((f"conic, {backend.name}", f"status {answer.status!r} without a usable strategy"))
             continue
@@ -211,11 +211,11 @@ def _pose(problem: Problem) -> Posed:
     root = short_root(problem) if short else dense_root(dense_gram(problem), span_gram(problem))
     _, values, rows = np.linalg.svd(root, full_matrices=False)
     values = values * (problem.cells / values.sum())
-    dual = certificate.Problem((RootBlock(root, np.arange(problem.cells)),), np.ones(problem.cells))
+    dual = certificate.DualProblem((RootBlock(root, np.arange(problem.cells)),), np.ones(problem.cells))
     return Posed(values, np.sqrt(values)[:, None] * rows, dual)
 
 
-def _ask(posed: Posed, backend: Backend, gap: float) -> Answer:
+def _ask(posed: Posed, backend: Backend, gap: float) -> ConicResult:
     """One solver's answer, whatever its status; its warnings about accuracy are statuses and need no second channel."""
     import cvxpy as cp
 
@@ -229,11 +229,11 @@ def _ask(posed: Posed, backend: Backend, gap: float) -> Answer:
             warnings.simplefilter("ignore")
             program.solve(solver=backend.solver, verbose=False, **backend.settings(gap))
     except cp.SolverError:
-        return Answer("solver_error", None, None)
-    return Answer(str(program.status), x.value, costs.dual_value)
+        return ConicResult("solver_error", None, None)
+    return ConicResult(str(program.status), x.value, costs.dual_value)
 
 
-def _certified(problem: Problem, posed: Posed, answer: Answer, name: str) -> Solution | None:
+def _certify(problem: Problem, posed: Posed, answer: ConicResult, name: str) -> Solution | None:
     """The strategy of an answer with its true loss and a proven bound; None where it does not span the queries."""
     word = outcome(answer.status)
     rows = None if word == "failed" or answer.x is None else _rows(posed, answer.x)

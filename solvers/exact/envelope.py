@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from qcompile.solvers.exact.certificate import Best, Point, Problem, RootBlock, evaluate, restricted
+from qcompile.solvers.exact.certificate import DualPoint, DualProblem, Incumbent, RootBlock, evaluate, restrict
 from qcompile.solvers.exact.fixed_point import fixed_point
 from qcompile.solvers.exact.interior_point import interior_point, work
 from qcompile.support.arrays import Array
@@ -30,7 +30,7 @@ HESSIAN_WORK = 1e9
 """Multiplications of a Hessian up to which it does."""
 
 ROUNDS, FULL_ITERATIONS, ACTIVE = 6, 8, 1e-3
-"""Of problems where few cells carry weight: rounds, iterations on all cells in each, and the least share to count."""
+"""Where few cells carry weight: rounds, iterations on all cells in each, and the least share of weight to count."""
 
 SPREAD = 0.1
 """Share of a warm start's weight that is spread evenly where many cells are slack: what is 0 comes back slowly."""
@@ -51,7 +51,7 @@ class Envelope:
 
     shape: tuple[int, ...]
     root: Array
-    point: Point
+    point: DualPoint
 
     @property
     def mu(self) -> Array:
@@ -94,12 +94,12 @@ def envelope(root: Array, shape: Sequence[int], start: Array | None, gap: float)
       gap: certified relative gap wanted.
     """
     n = root.shape[1]
-    posed = Problem((RootBlock(root, np.arange(n)),), np.ones(n))
+    posed = DualProblem((RootBlock(root, np.arange(n)),), np.ones(n))
     if len(root) == 1:  # a single query: all weight on its largest entries
         return Envelope(tuple(shape), root, evaluate(posed, _largest(root[0])))
     slack = 2 * len(root) < n
     point = evaluate(posed, _start(start, n, slack))
-    best = Best(point)
+    best = Incumbent(point)
     if slack:
         _few_cells(posed, point, best, gap)
     else:
@@ -111,16 +111,16 @@ def envelope(root: Array, shape: Sequence[int], start: Array | None, gap: float)
     return Envelope(tuple(shape), root, best.point)
 
 
-def _few_cells(posed: Problem, point: Point, best: Best, gap: float) -> None:
+def _few_cells(posed: DualProblem, point: DualPoint, best: Incumbent, gap: float) -> None:
     """Most cells of a problem of low rank carry no weight: a few iterations find the others, the next are on those."""
     for _ in range(ROUNDS):
         point = fixed_point(posed, point, best, gap, FULL_ITERATIONS)
         if best.gap <= gap:
             break
         active = np.flatnonzero(point.mu > ACTIVE * point.mu.max())
-        part = restricted(posed, active)
+        part = restrict(posed, active)
         inner = evaluate(part, point.mu[active] / point.mu[active].sum())
-        inner = fixed_point(part, inner, Best(inner), gap / 2, ITERATIONS)
+        inner = fixed_point(part, inner, Incumbent(inner), gap / 2, ITERATIONS)
         mu = point.mu.copy()
         mu[active] = inner.mu * point.mu[active].sum()
         point = evaluate(posed, mu)

@@ -6,7 +6,7 @@ to 1. Larger exponents need half to a third of the iterations; they are tried fi
 
 from __future__ import annotations
 
-from qcompile.solvers.exact.certificate import Best, Point, Problem, evaluate
+from qcompile.solvers.exact.certificate import DualPoint, DualProblem, Incumbent, evaluate
 
 FASTEST = 3.0
 """Largest exponent: 4 was seen to cycle."""
@@ -15,7 +15,7 @@ PATIENCE = 20
 """Iterations without any improvement before double precision is taken to be exhausted."""
 
 
-def fixed_point(problem: Problem, start: Point, best: Best, gap: float, iterations: int) -> Point:
+def fixed_point(problem: DualProblem, start: DualPoint, best: Incumbent, gap: float, iterations: int) -> DualPoint:
     """Iterate until the certified gap is at most ``gap``, the iterations are used up, or nothing improves.
 
     Args:

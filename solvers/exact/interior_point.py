@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from qcompile.queries.factors.base import CHUNK
-from qcompile.solvers.exact.certificate import Best, Point, Problem, evaluate
+from qcompile.solvers.exact.certificate import DualPoint, DualProblem, Incumbent, evaluate
 from qcompile.support.arrays import Array
 
 SHRINK = 0.1
@@ -25,12 +25,14 @@ BOUNDARY = 0.95
 """Share of the way to the boundary that a step may go."""
 
 
-def work(problem: Problem) -> float:
+def work(problem: DualProblem) -> float:
     """Multiplications of one Hessian: pairs of eigenvectors times pairs of columns."""
     return float(sum(b.root.shape[0] ** 2 / 2 * b.root.shape[1] ** 2 for b in problem.blocks))
 
 
-def interior_point(problem: Problem, start: Point, best: Best, gap: float, iterations: int = 60) -> Point:
+def interior_point(
+    problem: DualProblem, start: DualPoint, best: Incumbent, gap: float, iterations: int = 60
+) -> DualPoint:
     """Iterate until the certified gap is at most ``gap`` or double precision is exhausted.
 
     Args:
@@ -66,7 +68,7 @@ def interior_point(problem: Problem, start: Point, best: Best, gap: float, itera
     return point
 
 
-def curvature(problem: Problem, point: Point) -> Array:
+def curvature(problem: DualProblem, point: DualPoint) -> Array:
     """Minus the Hessian of S in the masses, ``(orbits, orbits)``, positive semidefinite."""
     n = len(problem.sizes)
     total = np.zeros((n, n))

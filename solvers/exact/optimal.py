@@ -16,7 +16,7 @@ from qcompile.lattice.gram import RANK_TOLERANCE
 from qcompile.lattice.lattice import Problem
 from qcompile.solvers.bounds.roots import dense_gram, dense_root, short_root, span_gram, term_rank
 from qcompile.solvers.exact import certificate
-from qcompile.solvers.exact.certificate import Best, RootBlock, evaluate, restricted, strategy_rows
+from qcompile.solvers.exact.certificate import Incumbent, RootBlock, evaluate, restrict, strategy_rows
 from qcompile.solvers.exact.fixed_point import fixed_point
 from qcompile.solvers.exact.interior_point import interior_point, work
 from qcompile.solvers.exact.symmetry import Symmetry, SymmetryBlock, find_symmetry, matrix_invariant, root_invariant
@@ -104,7 +104,7 @@ def solve_with_weights(problem: Problem, gap: float) -> tuple[Solution, Array]:
     """The optimal strategy, and the weights mu of its strategy's point on all cells, ``(cells,)``."""
     short = _is_short(problem)
     symmetry, pairs = _short_blocks(problem) if short else _dense_blocks(problem)
-    posed = certificate.Problem(tuple(RootBlock(root, s.orbits) for s, root in pairs), symmetry.sizes)
+    posed = certificate.DualProblem(tuple(RootBlock(root, s.orbits) for s, root in pairs), symmetry.sizes)
     best = optimise(posed, gap)
     parts = zip(pairs, strategy_rows(posed, best.point), strict=True)
     rows = np.concatenate([s.expand(b) for (s, _), b in parts])
@@ -116,10 +116,10 @@ def solve_with_weights(problem: Problem, gap: float) -> tuple[Solution, Array]:
     return Solution(KroneckerStrategy.dense(problem.shape, rows), best.point.loss, best.bound, label), weights
 
 
-def optimise(posed: certificate.Problem, gap: float) -> Best:
+def optimise(posed: certificate.DualProblem, gap: float) -> Incumbent:
     """The best point found, normally within ``gap``; its certificate says how far it got."""
     point = evaluate(posed, posed.uniform())
-    best = Best(point)
+    best = Incumbent(point)
     if work(posed) <= HESSIAN_WORK:
         wanted = min(gap, POLISHED) if work(posed) <= POLISHED_WORK else gap / 4
         point = interior_point(posed, point, best, wanted)
@@ -135,7 +135,7 @@ def optimise(posed: certificate.Problem, gap: float) -> Best:
     return best
 
 
-def _finish(posed: certificate.Problem, point: certificate.Point, best: Best, gap: float) -> None:
+def _finish(posed: certificate.DualProblem, point: certificate.DualPoint, best: Incumbent, gap: float) -> None:
     """The interior point on as many orbits as are affordable, the heaviest first; violated ones take idle ones' places.
 
     The certificate of each result is computed on all orbits.
@@ -144,15 +144,15 @@ def _finish(posed: certificate.Problem, point: certificate.Point, best: Best, ga
     score, weights = point.mu, point.mu
     for _ in range(EXCHANGES):
         active = np.sort(np.argsort(-score, kind="stable")[:most])
-        part = restricted(posed, active)
+        part = restrict(posed, active)
         start = np.maximum(weights[active], SMALLEST_START)
         inner = evaluate(part, start / (part.sizes @ start))
-        inner = interior_point(part, inner, Best(inner), gap / 4)
+        inner = interior_point(part, inner, Incumbent(inner), gap / 4)
         weights = np.zeros(len(posed.sizes))
         weights[active] = inner.mu
-        found = evaluate(posed, weights)
-        best.add(found)
-        excess = found.variances / found.value - 1
+        whole = evaluate(posed, weights)
+        best.add(whole)
+        excess = whole.variances / whole.value - 1
         if best.gap <= gap or not (excess > gap).any():
             break
         # Weighted orbits stay; the most violated of the others come next.
@@ -171,10 +171,10 @@ def _is_short(problem: Problem) -> bool:
     return len(problem.terms) == 1 or total * 2 <= problem.cells or problem.cells > DENSE_CELLS
 
 
-Pairs = list[tuple[SymmetryBlock, Array]]
+BlockRoots = list[tuple[SymmetryBlock, Array]]
 
 
-def _short_blocks(problem: Problem) -> tuple[Symmetry, Pairs]:
+def _short_blocks(problem: Problem) -> tuple[Symmetry, BlockRoots]:
     root = short_root(problem)
     symmetry = find_symmetry(problem.shape, root_invariant(root))
     if len(symmetry.blocks) == 1:
@@ -190,7 +190,7 @@ def _row_space(rows: Array, tolerance: float) -> Array:
     return np.ascontiguousarray(s[s > tolerance, None] * vt[s > tolerance])
 
 
-def _dense_blocks(problem: Problem) -> tuple[Symmetry, Pairs]:
+def _dense_blocks(problem: Problem) -> tuple[Symmetry, BlockRoots]:
     gram, span = dense_gram(problem), span_gram(problem)
     symmetry = find_symmetry(problem.shape, matrix_invariant(gram, span))
     pairs = [(s, dense_root(s.restrict(gram), s.restrict(span))) for s in symmetry.blocks]

@@ -20,7 +20,7 @@ TOLERANCE = 1e-11
 """Relative; asymmetry below it is rounding error of the Gram."""
 
 Invariant = Callable[[IntArray], bool]
-"""Whether a Gram is unchanged by a permutation of the cells."""
+"""Called with a permutation of the cells; True if it leaves a Gram unchanged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +76,11 @@ class Symmetry:
 
 def find_symmetry(shape: Sequence[int], invariant: Invariant) -> Symmetry:
     """The symmetry under swaps of equal axes and the reversal of all axes, as far as they commute."""
-    found: list[IntArray] = []
+    generators: list[IntArray] = []
     for permutation in _candidates(shape):
-        if all((permutation[f] == f[permutation]).all() for f in found) and invariant(permutation):
-            found.append(permutation)
-    return _split(cells(shape), found)
+        if all((permutation[f] == f[permutation]).all() for f in generators) and invariant(permutation):
+            generators.append(permutation)
+    return _split(cells(shape), generators)
 
 
 def matrix_invariant(*grams: Array) -> Invariant:

@@ -18,7 +18,7 @@ import pytest
 from qcompile.api import Plan, compile
 from qcompile.data.engines.given_counts import GivenCounts
 from qcompile.lattice.apply_product import apply_product
-from qcompile.lattice.reconstruct import in_schema_order, lifted, marginal
+from qcompile.lattice.reconstruct import in_schema_order, lift_residual, marginal
 from qcompile.privacy.budget import Budget
 from qcompile.privacy.noise.scale import Scale
 from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
@@ -108,7 +108,7 @@ def answers(plan: Plan, noise: list[Array], product: Product, family: str = "") 
         if c < 0:
             return None
         t = in_schema_order(plan.strategies[c].solve(noise[node]), closure.orders[node])
-        return lifted(closure, t, closure.nodes[node])
+        return lift_residual(closure, t, closure.nodes[node])
 
     node = tuple(sorted(closure.schema.positions[n] for n in closure.covering(product).names))
     table = marginal(closure, residual, node, (noise[0].shape[-1],))

@@ -15,7 +15,7 @@ import numpy as np
 from qcompile.errors import NotEstimableError
 from qcompile.lattice.apply_product import apply_product, largest_z
 from qcompile.lattice.lattice import Lattice, Node, below, subsets
-from qcompile.lattice.reconstruct import in_schema_order, lifted, marginal
+from qcompile.lattice.reconstruct import in_schema_order, lift_residual, marginal
 from qcompile.queries.factors import Marginal
 from qcompile.queries.factors.base import CHUNK
 from qcompile.queries.workload import Product
@@ -98,7 +98,7 @@ class Source:
         return self._cache[node]
 
     def _lifted(self, node: int, t: Array) -> Array:
-        return lifted(self.lattice, in_schema_order(t, self.lattice.orders[node]), self.lattice.nodes[node])
+        return lift_residual(self.lattice, in_schema_order(t, self.lattice.orders[node]), self.lattice.nodes[node])
 
     def _node(self, product: Product) -> Node:
         return self.lattice.node_of(self.lattice.covering(product).names)

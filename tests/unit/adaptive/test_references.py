@@ -14,7 +14,7 @@ from qcompile.estimates import forest, loglinear
 from qcompile.estimates import shrinkage as shrink
 from qcompile.estimates.grem import Estimates
 from qcompile.estimates.references import REFERENCES, References
-from qcompile.lattice.reconstruct import lifted
+from qcompile.lattice.reconstruct import lift_residual
 from qcompile.support.arrays import Array
 from tests.conformance.cases import Case
 from tests.unit.adaptive.worlds import marginals
@@ -292,7 +292,7 @@ def test_lifting_is_what_the_references_residual_is() -> None:
     plan = PLANS[2]
     table = np.random.default_rng(0).gamma(1, 1, size=[a.size for a in plan.workload.schema])
     node = tuple(range(table.ndim))
-    residual = lifted(plan.closure, table, node)
+    residual = lift_residual(plan.closure, table, node)
     for axis in node:
         np.testing.assert_allclose(residual.sum(axis=axis), 0, atol=1e-10)
 

@@ -10,7 +10,7 @@ import pytest
 
 from qcompile.api import compile
 from qcompile.compiler.centring import free_roles, optimised_centrings
-from qcompile.compiler.total_error import Total
+from qcompile.compiler.total_error import TotalError
 from qcompile.lattice.decompose import decompose
 from qcompile.queries.factors import Abs, Affine, Circular, Marginal, Matrix, Prefix, Range
 from qcompile.queries.workload import Workload
@@ -38,7 +38,7 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
 }
 
 
-def weights(total: Total, stream: int = 0) -> list[Array]:
+def weights(total: TotalError, stream: int = 0) -> list[Array]:
     return [some_weights(n, 3 * i + stream) for i, n in enumerate(total.sizes)]
 
 
@@ -46,7 +46,7 @@ def weights(total: Total, stream: int = 0) -> list[Array]:
 def test_the_value_is_that_of_the_solved_lattice(name: str) -> None:
     made = WORKLOADS[name]()
     roles = free_roles(made)
-    total = Total(made, roles)
+    total = TotalError(made, roles)
     free = weights(total)
     given = {n: u for names, u in zip(roles, free, strict=True) for n in names}
     closure = decompose(made, given)
@@ -57,7 +57,7 @@ def test_the_value_is_that_of_the_solved_lattice(name: str) -> None:
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
-    total = Total(WORKLOADS[name](), free_roles(WORKLOADS[name]()))
+    total = TotalError(WORKLOADS[name](), free_roles(WORKLOADS[name]()))
     free = weights(total)
     _, gradient = total(free)
     for role, n in enumerate(total.sizes):

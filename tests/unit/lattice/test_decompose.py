@@ -10,7 +10,7 @@ import pytest
 
 from qcompile.errors import OptionError, SizeError
 from qcompile.lattice.decompose import decompose
-from qcompile.lattice.lattice import Lattice, Problem, covered
+from qcompile.lattice.lattice import Lattice, Problem, lower_covers
 from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
 from qcompile.queries.schema import Attribute, IntegerDomain, Schema
 from qcompile.queries.workload import Family, Product, Workload
@@ -149,7 +149,7 @@ def test_closure_is_every_subset_of_a_view_and_edges_are_covers() -> None:
     assert found.nodes == ((), (0,), (1,), (2,), (3,), (0, 1), (0, 2), (1, 2), (0, 1, 2))
     graph = found.graph()
     assert set(graph.predecessors(("a", "b"))) == {("a",), ("b",)}
-    assert graph.number_of_edges() == sum(len(covered(n)) for n in found.nodes)
+    assert graph.number_of_edges() == sum(len(lower_covers(n)) for n in found.nodes)
 
 
 def test_structural_zeros_are_nodes_without_a_problem() -> None:

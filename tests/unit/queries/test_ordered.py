@@ -11,7 +11,7 @@ from qcompile.api import compile
 from qcompile.compiler.centring import free_roles
 from qcompile.grammar import parse
 from qcompile.lattice.gram import Gram
-from qcompile.lattice.projection import Projection, uncentred
+from qcompile.lattice.projection import Projection, zero_weights
 from qcompile.privacy.budget import Budget
 from qcompile.queries.factors import Circular, Marginal, Prefix, Range
 from qcompile.queries.factors.base import OneAttribute
@@ -50,7 +50,7 @@ def centring(size: int, name: str) -> Array:
         case "uniform":
             return np.full(size, 1 / size)
         case "none":
-            return uncentred(size)
+            return zero_weights(size)
         case _:
             weights = np.abs(np.sin(1.0 + np.arange(size)))
             return np.asarray(weights / weights.sum())

@@ -11,7 +11,7 @@ import pytest
 
 from qcompile.lattice.gram import Gram
 from qcompile.lattice.lattice import Group, Problem, Term
-from qcompile.lattice.projection import Projection, uncentred
+from qcompile.lattice.projection import Projection, zero_weights
 from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Prefix, Range
 from qcompile.queries.schema import Attribute, IntegerDomain
 from qcompile.solvers.auto import Auto
@@ -38,7 +38,7 @@ def attributes(*shape: int) -> list[Attribute]:
 
 def group(factor: Factor, raw: bool = False) -> Group:
     """A factor's projected Gram on the axes that its attributes are named after."""
-    u = tuple(uncentred(n) if raw else np.full(n, 1 / n) for n in factor.shape)
+    u = tuple(zero_weights(n) if raw else np.full(n, 1 / n) for n in factor.shape)
     projection = Projection(factor, (True,) * len(factor.shape), u)
     found = projection.gram()
     assert isinstance(found, Gram)

@@ -13,7 +13,7 @@ from qcompile.lattice.decompose import decompose
 from qcompile.lattice.lattice import Problem
 from qcompile.queries.factors import Abs, Factor, Prefix, Range
 from qcompile.solvers.exact import conic
-from qcompile.solvers.exact.conic import BACKENDS, OUTCOMES, Answer, Backend, Conic, Posed, outcome
+from qcompile.solvers.exact.conic import BACKENDS, OUTCOMES, Backend, Conic, ConicResult, Posed, outcome
 from qcompile.solvers.shared import Exact
 from qcompile.solvers.solver import solve
 from qcompile.support.arrays import Array
@@ -45,11 +45,11 @@ def say(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
     monkeypatch.setattr(cp.Problem, "status", property(lambda self: status))
 
 
-def answer(monkeypatch: pytest.MonkeyPatch, *answers: Answer) -> list[str]:
+def answer(monkeypatch: pytest.MonkeyPatch, *answers: ConicResult) -> list[str]:
     """The solvers' answers in turn; returns the names of those that were asked."""
     asked: list[str] = []
 
-    def fake(program: Posed, backend: Backend, gap: float) -> Answer:
+    def fake(program: Posed, backend: Backend, gap: float) -> ConicResult:
         asked.append(backend.name)
         return answers[len(asked) - 1]
 
@@ -130,8 +130,8 @@ UNUSABLE: dict[str, Array | None] = {
 def test_a_matrix_that_spans_too_little_is_no_strategy(
     case: str, problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = Answer("optimal", UNUSABLE[case], np.ones(CELLS))
-    good = Answer("optimal", np.eye(RANK), np.ones(CELLS))
+    bad = ConicResult("optimal", UNUSABLE[case], np.ones(CELLS))
+    good = ConicResult("optimal", np.eye(RANK), np.ones(CELLS))
     assert answer(monkeypatch, bad, good) == []
     found = Conic(0.5).solve(problem)
     assert found.solver == "conic, SCS"
@@ -159,7 +159,7 @@ def test_loss_and_bound_hold_whatever_the_solver_claims(
 ) -> None:
     """A wrong answer with the best of statuses: its cost is 1, its loss true, its bound below the optimum."""
     x = scale * np.diag([1.0, 5, 2, 9, 3])
-    asked = answer(monkeypatch, *[Answer("optimal", x, DUALS[dual])] * 2)
+    asked = answer(monkeypatch, *[ConicResult("optimal", x, DUALS[dual])] * 2)
     found = Conic(1e-6).solve(problem)
     assert asked == ["Clarabel", "SCS"]
     assert found.loss > 1.01 * optimum
@@ -170,8 +170,8 @@ def test_loss_and_bound_hold_whatever_the_solver_claims(
 
 
 def test_the_better_certificate_wins(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    good = Answer("optimal_inaccurate", np.eye(RANK), np.ones(CELLS))
-    bad = Answer("optimal", np.diag([1.0, 5, 2, 9, 3]), np.ones(CELLS))
+    good = ConicResult("optimal_inaccurate", np.eye(RANK), np.ones(CELLS))
+    bad = ConicResult("optimal", np.diag([1.0, 5, 2, 9, 3]), np.ones(CELLS))
     for answers, winner in (((good, bad), "conic, Clarabel, inaccurate"), ((bad, good), "conic, SCS, inaccurate")):
         answer(monkeypatch, *answers)
         found = Conic(1e-6).solve(problem)
@@ -182,7 +182,7 @@ def test_the_better_certificate_wins(problem: Problem, monkeypatch: pytest.Monke
 
 
 def test_a_loose_gap_is_content_with_the_first(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = Answer("optimal", np.eye(RANK), np.ones(CELLS))
+    first = ConicResult("optimal", np.eye(RANK), np.ones(CELLS))
     asked = answer(monkeypatch, first, first)
     Conic(0.9).solve(problem)
     assert asked == ["Clarabel"]

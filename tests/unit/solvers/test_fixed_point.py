@@ -18,7 +18,7 @@ from qcompile.solvers.bases.fourier import Fourier
 from qcompile.solvers.bases.residual import Residual
 from qcompile.solvers.bounds.lower_bound import lower_bound, svd_bound
 from qcompile.solvers.exact import certificate
-from qcompile.solvers.exact.certificate import Best, RootBlock, evaluate, restricted, strategy_rows
+from qcompile.solvers.exact.certificate import Incumbent, RootBlock, evaluate, restrict, strategy_rows
 from qcompile.solvers.exact.fixed_point import fixed_point
 from qcompile.solvers.exact.interior_point import curvature, interior_point
 from qcompile.solvers.exact.optimal import Optimal, optimise
@@ -36,10 +36,10 @@ def centred_prefix(size: int) -> Gram:
     return found
 
 
-def posed(root: Array) -> certificate.Problem:
+def posed(root: Array) -> certificate.DualProblem:
     """Without symmetry."""
     n = root.shape[1]
-    return certificate.Problem((RootBlock(root, np.arange(n, dtype=np.int64)),), np.ones(n))
+    return certificate.DualProblem((RootBlock(root, np.arange(n, dtype=np.int64)),), np.ones(n))
 
 
 def error(gram: Array, v: Array) -> float:
@@ -110,7 +110,7 @@ def test_both_iterations_find_the_same_optimum(n: int, rank: int, seed: int) -> 
     assume(np.linalg.cond(root @ root.T) < 1e6)
     p = posed(root)
     start = evaluate(p, p.uniform())
-    slow, fast = Best(start), Best(start)
+    slow, fast = Incumbent(start), Incumbent(start)
     fixed_point(p, start, slow, 1e-4, 2000)
     interior_point(p, start, fast, 1e-9)
     assert fast.gap <= 1e-9
@@ -138,7 +138,7 @@ def test_gradient_and_curvature_are_the_derivatives_of_the_dual(n: int, rank: in
 def test_a_certificate_on_some_cells_is_not_mistaken_for_one_on_all() -> None:
     """The bound of a restricted problem holds for the whole; its strategy's peak is taken over all cells."""
     p = posed(random_root(6, 4, 3))
-    part = restricted(p, [0, 2, 3, 5])
+    part = restrict(p, [0, 2, 3, 5])
     inner = optimise_on(part)
     mu = np.zeros(6)
     mu[[0, 2, 3, 5]] = inner.mu
@@ -148,7 +148,7 @@ def test_a_certificate_on_some_cells_is_not_mistaken_for_one_on_all() -> None:
     assert optimum.bound <= whole.loss * (1 + 1e-9)
 
 
-def optimise_on(part: certificate.Problem) -> certificate.Point:
+def optimise_on(part: certificate.DualProblem) -> certificate.DualPoint:
     return optimise(part, 1e-9).point
 
 

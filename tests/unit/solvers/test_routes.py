@@ -25,7 +25,7 @@ from qcompile.solvers.auto import Auto
 from qcompile.solvers.bases.basis import Basis
 from qcompile.solvers.bases.residual import Residual, residual_strategy
 from qcompile.solvers.bounds.lower_bound import lower_bound
-from qcompile.solvers.closed_forms import SingleQuery, Total
+from qcompile.solvers.closed_forms import SingleQuery, TotalCount
 from qcompile.solvers.exact.optimal import Optimal
 from qcompile.solvers.route import Route, RouteOptions
 from qcompile.solvers.shared import BetterBasis, Factors, SingleGroup, Step
@@ -172,7 +172,7 @@ ROUTES |= {
         SingleGroup(1e-3),
         SingleQuery(),
         Step(),
-        Total(),
+        TotalCount(),
     )
 }
 
