@@ -82,15 +82,10 @@ def require_file(path: str) -> None:
 
 
 def source_of(data: str | None, table: str | None) -> Any:
-    """What is read: a path, or, where one is named, a table of a database."""
-    from qcompile.data.sources.databases import Database
-    from qcompile.data.sources.files import KINDS, SUFFIXES
+    """Return the data to read: a path, or the table of a database where one is named."""
+    from qcompile.data.datasets.database import Database
 
-    if table is None or data is None:
-        return data
-    if Path(data).suffix.lower() in SUFFIXES:
-        raise OptionError(f"--table names a table of a database, but the data is {KINDS}; leave it out")
-    return Database(data, table)
+    return data if table is None or data is None else Database.named(data, table)
 
 
 def require_target(path: str, *inputs: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from qcompile.cli.app import execute
-from qcompile.data.sources.duckdb import engine
+from qcompile.data.sources.duckdb import connect_duckdb
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.release.files import KIND, VERSION
 from qcompile.support import archive
@@ -153,7 +153,7 @@ def test_a_value_without_a_fate_is_the_one_thing_an_exit_code_can_tell(
 
 def test_the_engine_shows_no_progress(capfd: Any) -> None:
     """DuckDB would print how far it is, and how long it still takes, on stdout, once a query takes two seconds."""
-    with engine() as connection:
+    with connect_duckdb() as connection:
         (shown,) = connection.raw_sql("SELECT current_setting('enable_progress_bar')").fetchone()
     assert not shown
 

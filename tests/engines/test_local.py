@@ -6,10 +6,9 @@ import pathlib
 
 import pytest
 
-from qcompile.data import Reading
-from qcompile.data.connect import connected
-from qcompile.data.encode.table import encoded
-from qcompile.data.encode.units import with_columns
+from qcompile.data import Reading, recognise
+from qcompile.data.encode.table import encode_table
+from qcompile.data.encode.units import columns_to_open
 from qcompile.data.engines import pushdown
 from qcompile.data.opening import open_data
 from qcompile.errors import DataError
@@ -40,9 +39,12 @@ def test_pushing_down_needs_no_server(reading: str, fetched: int, monkeypatch: p
     monkeypatch.setattr(pushdown, "FETCHED", fetched)
     schema, options, views = brute.SCHEMA, READINGS[reading], brute.views(brute.SCHEMA)[:30]
     data = tables.arrow(ROWS)
-    with connected(data, with_columns(schema, options)) as found, open_data(data, schema, views, options) as expected:
-        codes = encoded(found.source, schema, options)
-        counts = pushdown.pushed(found.connection, codes, schema, options, views, found.source.explain)
+    with (
+        recognise(data).connect(columns_to_open(schema, options)) as found,
+        open_data(data, schema, views, options) as expected,
+    ):
+        codes = encode_table(found.source, schema, options)
+        counts = pushdown.push_down(found.connection, codes, schema, options, views, found.source.explain)
         assert counts.total == expected.total
         for view, make in counts.tables(views):
             assert (make() == expected.table(view)).all()
@@ -53,10 +55,10 @@ def test_pushing_down_refuses_what_the_others_refuse(bad: brute.Row) -> None:
     schema, options = brute.SCHEMA, Reading(count_column="cells")
     data = tables.arrow([*ROWS, ROWS[0] | bad])
     messages = []
-    with connected(data, with_columns(schema, options)) as found:
-        codes = encoded(found.source, schema, options)
+    with recognise(data).connect(columns_to_open(schema, options)) as found:
+        codes = encode_table(found.source, schema, options)
         with pytest.raises(DataError) as caught:
-            pushdown.pushed(found.connection, codes, schema, options, [], found.source.explain)
+            pushdown.push_down(found.connection, codes, schema, options, [], found.source.explain)
         messages.append(str(caught.value))
     for engine in ("memory", "duckdb"):
         with pytest.raises(DataError) as caught:

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from qcompile.data.connect import connected
 from qcompile.data.encode.cells import beyond, code_column, fate, parsed_table
 from qcompile.data.encode.reading import Reading
-from qcompile.data.encode.units import counting, ids, kept, with_columns, with_rank
-from qcompile.data.engines.counts import holds_counts
-from qcompile.data.sources.columns import Source
-from qcompile.data.sources.guarded import fetch
-from qcompile.errors import DataError, OptionError
+from qcompile.data.encode.units import columns_to_open, counting, ids, kept, with_rank
+from qcompile.data.recognition import recognise
+from qcompile.data.sources.columns import SourceTable
+from qcompile.data.sources.engine_errors import fetch
+from qcompile.errors import DataError
 from qcompile.queries.schema import Attribute, CategoryDomain, Schema
 
 CONFIDENTIAL = "CONFIDENTIAL: exact facts about the data, for its curator only; never publish them"
@@ -152,11 +151,10 @@ def diagnose(
       DataError: the data cannot be read at all, or its types do not fit.
     """
     contributions = Reading(unit, contributions, leave_out).contributions
-    if holds_counts(data):
-        raise OptionError("counts by tuples of names hold no rows to diagnose; give the table they were counted from")
+    dataset = recognise(data)
     if not len(schema):
         raise DataError("the schema declares no attribute, so there is nothing to diagnose")
-    with connected(data, with_columns(schema, Reading(unit))) as opened:
+    with dataset.connect(columns_to_open(schema, Reading(unit))) as opened:
         source = opened.source
         table = _judged(source, schema, unit, leave_out)
         look = partial(fetch, opened.connection, explain=source.explain)
@@ -168,7 +166,7 @@ def diagnose(
     return Diagnosis(found["rows"], attributes, found["dropped"], units, counted, leave_out)
 
 
-def _judged(source: Source, schema: Schema, unit: str | None, leave_out: bool) -> Any:
+def _judged(source: SourceTable, schema: Schema, unit: str | None, leave_out: bool) -> Any:
     """Codes as `encode` makes them, ``counts``, ``unit`` if any, and ``raw<i>``, ``null<i>``, ``clipped<i>``."""
     columns = [source.table[f"c{i}"] for i in range(len(schema))]
     beside = {f"raw{i}": column.cast("string") for i, column in enumerate(columns)}

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from qcompile.data.connect import names_of
 from qcompile.data.curator.round_bins import round_edges
 from qcompile.data.curator.survey import MOST_LABELS, Column, survey
+from qcompile.data.recognition import recognise
 from qcompile.errors import DataError, WorkloadError
 from qcompile.grammar import format_text, parse
 from qcompile.grammar.meaning.scope import same_to_the_eye
@@ -52,10 +52,11 @@ def draft(data: object) -> str:
     Raises:
       DataError: the data cannot be read, has no column that can be used, or too many of them.
     """
-    names = names_of(data)
+    dataset = recognise(data)
+    names = dataset.columns()
     refused = {i: reason for i, reason in enumerate(_unnameable(names)) if reason}
     usable = [str(name) for i, name in enumerate(names) if i not in refused]
-    columns = iter(list(survey(data, usable)))
+    columns = iter(list(survey(dataset, usable)))
     lines, sizes = [], []
     for i, name in enumerate(names):
         line, size = _comment(str(name), refused[i]) if i in refused else _line(next(columns))

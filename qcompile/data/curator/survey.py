@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from qcompile.data.connect import connected
+from qcompile.data.datasets.dataset import Dataset
 from qcompile.data.encode.cells import EXACT, parsed
-from qcompile.data.sources.columns import AnyColumn, Kind, Source
-from qcompile.data.sources.guarded import fetch
+from qcompile.data.sources.columns import AnyColumn, Kind, SourceTable
+from qcompile.data.sources.engine_errors import fetch
 from qcompile.queries.schema import Schema
 
 MOST_LABELS = 100
@@ -64,11 +64,11 @@ class Column:
         return self.rows - self.nulls
 
 
-def survey(data: object, names: Sequence[str]) -> Iterator[Column]:
+def survey(data: Dataset, names: Sequence[str]) -> Iterator[Column]:
     """CONFIDENTIAL: look at columns of a table, in order.
 
     Args:
-      data: a table, as for `qcompile.data.read`.
+      data: a table.
       names: of columns, distinct.
 
     Raises:
@@ -76,7 +76,7 @@ def survey(data: object, names: Sequence[str]) -> Iterator[Column]:
     """
     for start in range(0, len(names), AT_ONCE):
         some = names[start : start + AT_ONCE]
-        with connected(data, Schema(tuple(map(AnyColumn.called, some)))) as opened:
+        with data.connect(Schema(tuple(map(AnyColumn.called, some)))) as opened:
             source, connection = opened.source, opened.connection
             facts: dict[str, Any] = {"rows": source.table.count()}
             for i in range(len(some)):
@@ -88,11 +88,11 @@ def survey(data: object, names: Sequence[str]) -> Iterator[Column]:
                 yield _with_labels(connection, source, i, column)
 
 
-def _kind(source: Source, position: int) -> Kind:
+def _kind(source: SourceTable, position: int) -> Kind:
     return "text" if source.kinds is None else source.kinds[position]
 
 
-def _facts(source: Source, position: int) -> dict[str, Any]:
+def _facts(source: SourceTable, position: int) -> dict[str, Any]:
     """Expressions for the fields of a `Column`, by their names."""
     column, kind = source.table[f"c{position}"], _kind(source, position)
     if kind in ("null", "other"):
@@ -122,7 +122,7 @@ def _number_facts(number: Any) -> dict[str, Any]:
     }
 
 
-def _with_labels(connection: Any, source: Source, position: int, column: Column) -> Column:
+def _with_labels(connection: Any, source: SourceTable, position: int, column: Column) -> Column:
     if column.kind != "text" or not 0 < column.distinct <= MOST_LABELS:
         return column
     values = source.table.select(value=f"c{position}").view().filter(lambda t: t.value.notnull()).distinct()

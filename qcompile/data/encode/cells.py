@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from qcompile.data.sources.columns import Kind, Source, declared_kinds, label_kind
+from qcompile.data.sources.columns import Kind, SourceTable, declared_kinds, label_kind
 from qcompile.errors import DataError
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Schema
 
@@ -36,7 +36,7 @@ NUMBER = f"^{SPACE}[+-]?(([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|[iI][nN]
 """Texts that are numbers. Engines differ in what else they would take: 0x1F, 1_000, 1d, nan."""
 
 
-def encode(source: Source, schema: Schema, **beside: Any) -> Any:
+def encode(source: SourceTable, schema: Schema, **beside: Any) -> Any:
     """The Ibis table of codes: columns ``c0, c1, ...`` in schema order, of their `code_dtype` where the engine has it.
 
     Args:
@@ -52,7 +52,7 @@ def encode(source: Source, schema: Schema, **beside: Any) -> Any:
     return values.select(**codes, **{name: values[name] for name in beside})
 
 
-def parsed_table(source: Source, schema: Schema, **beside: Any) -> Any:
+def parsed_table(source: SourceTable, schema: Schema, **beside: Any) -> Any:
     """The first stage of `encode`: columns ``c<i>_<kind>``, and ``c<i>_found`` where the code was looked up already."""
     for attribute in schema:
         require_encodable(attribute, text=source.kinds is None)
@@ -63,7 +63,7 @@ def parsed_table(source: Source, schema: Schema, **beside: Any) -> Any:
     return _with_lookups(source.table.select(**stage, **beside).view(), schema)
 
 
-def code_column(source: Source, values: Any, position: int, attribute: Attribute) -> Any:
+def code_column(source: SourceTable, values: Any, position: int, attribute: Attribute) -> Any:
     """The second stage of `encode` for one attribute: its codes, over a `parsed_table` of the source."""
     start = f"c{position}_"
     columns = {name.removeprefix(start): values[name] for name in values.columns if name.startswith(start)}
@@ -141,7 +141,7 @@ def require_encodable(attribute: Attribute, *, text: bool) -> None:
         raise DataError(f"attribute {attribute.name!r}: integers must be below 2^53 in absolute value; shift the data")
 
 
-def parsed(source: Source, position: int, kind: Kind) -> Any:
+def parsed(source: SourceTable, position: int, kind: Kind) -> Any:
     """A column as doubles, text or booleans; null where it is none, NaN included."""
     import ibis
 

@@ -7,19 +7,19 @@ from typing import Any
 from qcompile.data.encode.cells import as_double, encode, parsed
 from qcompile.data.encode.reading import Reading
 from qcompile.data.encode.units import ids, kept, with_rank
-from qcompile.data.sources.columns import Source
+from qcompile.data.sources.columns import SourceTable
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
 
 
-def encoded(source: Source, schema: Schema, reading: Reading) -> Any:
+def encode_table(source: SourceTable, schema: Schema, reading: Reading) -> Any:
     """The Ibis table that `acceptance.Judge` checks: codes in schema order and at most one column more.
 
     With a unit that is ``kept``, whether the row counts; the ids stay in the engine. With a column of counts it is
     ``weight``, a double, null where there is no number.
 
     Args:
-      source: opened with the columns of `qcompile.data.encode.units.with_columns`.
+      source: opened with the columns of `qcompile.data.encode.units.columns_to_open`.
       schema: the attributes.
       reading: how the rows are read.
 
@@ -35,7 +35,7 @@ def encoded(source: Source, schema: Schema, reading: Reading) -> Any:
     return encode(source, schema)
 
 
-def _weight(source: Source, schema: Schema, name: str) -> Any:
+def _weight(source: SourceTable, schema: Schema, name: str) -> Any:
     position = len(schema)
     if source.kinds is None or source.kinds[position] == "null":
         return parsed(source, position, "number")

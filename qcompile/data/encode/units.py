@@ -21,12 +21,12 @@ from typing import Any
 
 from qcompile.data.encode.cells import EXACT, left_out
 from qcompile.data.encode.reading import Reading
-from qcompile.data.sources.columns import AnyColumn, Source
+from qcompile.data.sources.columns import AnyColumn, SourceTable
 from qcompile.errors import DataError, OptionError
 from qcompile.queries.schema import Schema
 
 
-def with_columns(schema: Schema, reading: Reading) -> Schema:
+def columns_to_open(schema: Schema, reading: Reading) -> Schema:
     """The columns to open: the attributes and, behind them, the unit's where it is none of them, or that of counts.
 
     Raises:
@@ -44,13 +44,13 @@ def with_columns(schema: Schema, reading: Reading) -> Schema:
     return Schema((*schema, AnyColumn.called(reading.unit)))
 
 
-def ids(source: Source, schema: Schema, unit: str) -> Any:
+def ids(source: SourceTable, schema: Schema, unit: str) -> Any:
     """The ids of the units as text; null where there is none.
 
     In a CSV file an id is the text as it is written: 1 and 01 are two units. Otherwise ids are text or whole numbers.
 
     Args:
-      source: opened with the columns `with_columns`.
+      source: opened with the columns `columns_to_open`.
       schema: the attributes.
       unit: the name of the column.
 

@@ -14,7 +14,7 @@ from qcompile.data.encode.reading import Reading
 from qcompile.data.encode.units import counting
 from qcompile.data.engines.cover import Names
 from qcompile.data.engines.scans import Scans, plan
-from qcompile.data.sources.guarded import fetch, guarded
+from qcompile.data.sources.engine_errors import call_engine, fetch
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
 from qcompile.support.arrays import IntArray, cells
@@ -25,7 +25,7 @@ FETCHED = 2**20
 """Cells that a query may give back: drivers of databases make several objects of each."""
 
 
-def pushed(
+def push_down(
     connection: Any,
     codes: Any,
     schema: Schema,
@@ -38,7 +38,7 @@ def pushed(
 
     Args:
       connection: the Ibis backend.
-      codes: the encoded table, see `qcompile.data.encode.table.encoded`.
+      codes: the encoded table, see `qcompile.data.encode.table.encode_table`.
       schema: the attributes.
       reading: how the rows are read.
       views: whose tables will be asked for.
@@ -104,7 +104,7 @@ def _tables(
     rows = kept.select(cell=ibis.array(places).unnest(), **weighted).view()
     number = rows.count() if reading.count_column is None else rows.weight.sum()
     grouped = rows.group_by("cell").aggregate(number=number)
-    found = guarded(lambda: connection.to_pyarrow(grouped), explain)
+    found = call_engine(lambda: connection.to_pyarrow(grouped), explain)
     counts = np.zeros(ends[-1], dtype=np.int64)
     counts[found["cell"].to_numpy()] = found["number"].to_numpy()
     pieces = np.split(counts, ends[1:-1])

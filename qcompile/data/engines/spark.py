@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from qcompile.data.sources.columns import Source, by_position, locate, require_types
+from qcompile.data.sources.columns import SourceTable, by_position, locate, require_types
 from qcompile.data.sources.csv import csv_positions, explain_csv, require_lines, text_table
-from qcompile.data.sources.duckdb import engine
-from qcompile.data.sources.files import CSV, kind
-from qcompile.data.sources.guarded import guarded, quiet
+from qcompile.data.sources.duckdb import connect_duckdb
+from qcompile.data.sources.engine_errors import call_engine, quiet
+from qcompile.data.sources.file_formats import CSV, suffix
 from qcompile.data.sources.parquet import common_fields, damaged_text, parquet_rows
 from qcompile.errors import DataError, OptionError
 from qcompile.queries.schema import Schema
@@ -35,7 +35,7 @@ PATTERN = re.compile(r"[*?\[\]{}\\:,]")
 """What Spark would take for a pattern, or not at all, in a path."""
 
 
-def session(memory: int | None = None) -> Any:
+def start_session(memory: int | None = None) -> Any:
     """The Spark session that is active, or a new one, quiet and without a web page; it is left running.
 
     Args:
@@ -65,7 +65,7 @@ def _started(builder: Any, memory: int | None) -> Any:
         builder = builder.config(name, value)
     try:
         with quiet(), _silent():
-            started = guarded(builder.getOrCreate, lambda _: "Spark could not be started")
+            started = call_engine(builder.getOrCreate, lambda _: "Spark could not be started")
     except (DataError, RuntimeError):
         started = None
     if started is None:
@@ -91,7 +91,7 @@ def _silent() -> Iterator[None]:
 
 
 @contextmanager
-def connected(spark: Any) -> Iterator[Any]:
+def connect_session(spark: Any) -> Iterator[Any]:
     """An Ibis connection to a session, whose settings are as before in the end."""
     import ibis
 
@@ -106,7 +106,7 @@ def connected(spark: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def viewed(connection: Any, frame: Any) -> Iterator[Any]:
+def view_frame(connection: Any, frame: Any) -> Iterator[Any]:
     """A Spark DataFrame as an Ibis table of the connection, under a name that is taken back in the end."""
     name = f"qcompile_{os.getpid()}_{next(_NUMBERS)}"
     frame.createTempView(name)
@@ -118,22 +118,22 @@ def viewed(connection: Any, frame: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def cached(connection: Any, table: Any, explain: Callable[[str], str]) -> Iterator[Any]:
+def cache_table(connection: Any, table: Any, explain: Callable[[str], str]) -> Iterator[Any]:
     """An Ibis table whose rows Spark keeps in its memory, never on disk; what does not fit is computed again."""
     from pyspark.storagelevel import StorageLevel
 
-    frame = guarded(
+    frame = call_engine(
         lambda: connection._session.sql(connection.compile(table)).persist(StorageLevel.MEMORY_ONLY), explain
     )
     try:
-        with viewed(connection, frame) as kept:
+        with view_frame(connection, frame) as kept:
             yield kept
     finally:
         frame.unpersist()
 
 
 @contextmanager
-def opened_files(connection: Any, paths: Sequence[Path], columns: Schema) -> Iterator[tuple[Source, int]]:
+def open_spark_files(connection: Any, paths: Sequence[Path], columns: Schema) -> Iterator[tuple[SourceTable, int]]:
     """Files read by Spark itself, and their number of rows as another reader counts them.
 
     Spark forgives much in a CSV file that means a mistake: so DuckDB parses it first, by the rules that hold for all
@@ -145,13 +145,13 @@ def opened_files(connection: Any, paths: Sequence[Path], columns: Schema) -> Ite
     for path in paths:
         if PATTERN.search(str(path.absolute())) or path.name[0] in "._":
             raise DataError(f"{path}: Spark cannot read a file of that name; rename it, or use engine='duckdb'")
-    if kind(paths[0]) == CSV:
+    if suffix(paths[0]) == CSV:
         yield from _csv(connection, paths, columns)
     else:
         yield from _parquet(connection, paths, columns)
 
 
-def _csv(connection: Any, paths: Sequence[Path], columns: Schema) -> Iterator[tuple[Source, int]]:
+def _csv(connection: Any, paths: Sequence[Path], columns: Schema) -> Iterator[tuple[SourceTable, int]]:
     header, positions = csv_positions(paths, columns)
     for path in paths:
         require_lines(path)
@@ -159,9 +159,9 @@ def _csv(connection: Any, paths: Sequence[Path], columns: Schema) -> Iterator[tu
     def explain(text: str) -> str:
         return explain_csv(paths, text)
 
-    with engine() as duckdb:
-        rows = guarded(lambda: int(duckdb.execute(text_table(paths, len(header), duckdb).count())), explain)
-    frame = guarded(
+    with connect_duckdb() as duckdb:
+        rows = call_engine(lambda: int(duckdb.execute(text_table(paths, len(header), duckdb).count())), explain)
+    frame = call_engine(
         lambda: connection._session.read.csv(
             _addresses(paths),
             schema=", ".join(f"f{i} string" for i in range(len(header))),
@@ -179,23 +179,23 @@ def _csv(connection: Any, paths: Sequence[Path], columns: Schema) -> Iterator[tu
         ),
         explain,
     )
-    with viewed(connection, frame) as table:
+    with view_frame(connection, frame) as table:
         named = by_position(table, positions)
         texts = {name: (named[name] == EMPTY).ifelse("", named[name]) for name in named.columns}
-        yield Source(named.select(**texts), None, explain, unsigned=False), rows
+        yield SourceTable(named.select(**texts), None, explain, unsigned=False), rows
 
 
-def _parquet(connection: Any, paths: Sequence[Path], columns: Schema) -> Iterator[tuple[Source, int]]:
+def _parquet(connection: Any, paths: Sequence[Path], columns: Schema) -> Iterator[tuple[SourceTable, int]]:
     fields = common_fields(paths)
     positions = locate(columns, fields.names, str(paths[0]))
     kinds = require_types(columns, [fields.field(i).type for i in positions])
     damaged = f"{damaged_text(paths)}; or it has types or names that Spark cannot read: then use engine='duckdb'"
-    frame = guarded(
+    frame = call_engine(
         lambda: connection._session.read.parquet(*_addresses(paths)).toDF(*(f"f{i}" for i in range(len(fields)))),
         lambda _: damaged,
     )
-    with viewed(connection, frame) as table:
-        yield Source(by_position(table, positions), kinds, lambda _: damaged, unsigned=False), parquet_rows(paths)
+    with view_frame(connection, frame) as table:
+        yield SourceTable(by_position(table, positions), kinds, lambda _: damaged, unsigned=False), parquet_rows(paths)
 
 
 def _addresses(paths: Sequence[Path]) -> list[str]:

@@ -16,7 +16,7 @@ from qcompile.data.engines.add_rows import add_rows
 from qcompile.data.engines.counts import Rows
 from qcompile.data.engines.cover import Names
 from qcompile.data.engines.scans import Scans, plan
-from qcompile.data.sources.guarded import guarded
+from qcompile.data.sources.engine_errors import call_engine
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
 from qcompile.support.arrays import IntArray, cells, require_memory
@@ -31,15 +31,15 @@ Stream = Callable[[], Iterator[Batch]]
 """All batches, from the start."""
 
 
-def batches(connection: Any, expression: Any, explain: Callable[[str], str]) -> Iterator[Batch]:
+def read_batches(connection: Any, expression: Any, explain: Callable[[str], str]) -> Iterator[Batch]:
     """The rows of an expression, piece by piece; the whole is never held.
 
     Raises:
       DataError: the engine refused the data.
     """
-    reader = guarded(lambda: _reader(connection, expression), explain)
+    reader = call_engine(lambda: _reader(connection, expression), explain)
     while True:
-        batch = guarded(lambda: next(reader, None), explain)
+        batch = call_engine(lambda: next(reader, None), explain)
         if batch is None:
             return
         yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
@@ -55,7 +55,7 @@ def _reader(connection: Any, expression: Any) -> Iterator[Any]:
     return iter(make(BATCH))
 
 
-def load(stream: Stream, schema: Schema, reading: Reading, limit: int, workers: int) -> Rows:
+def load_rows(stream: Stream, schema: Schema, reading: Reading, limit: int, workers: int) -> Rows:
     """All rows in memory, in the smallest types.
 
     Args:
@@ -95,7 +95,7 @@ def row_bytes(schema: Schema, reading: Reading) -> int:
     return sum(code_dtype(a).itemsize for a in schema) + (8 if reading.count_column is not None else 0)
 
 
-def streamed(stream: Stream, schema: Schema, reading: Reading, views: Sequence[Names]) -> Scans:
+def count_stream(stream: Stream, schema: Schema, reading: Reading, views: Sequence[Names]) -> Scans:
     """Tables counted while the rows pass by; the first scan, which checks all rows, is made now.
 
     Args:

@@ -39,7 +39,7 @@ class AnyColumn(Attribute):
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceTable:
     """An opened source.
 
     Attributes:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qcompile.data.sources.columns import Source, by_position, locate, require_few
-from qcompile.data.sources.guarded import guarded
+from qcompile.data.sources.columns import SourceTable, by_position, locate, require_few
+from qcompile.data.sources.engine_errors import call_engine
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
 from qcompile.support.arrays import bytes_text
@@ -40,7 +40,7 @@ SIGNATURES = {
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 
-def open_csv(paths: Sequence[Path], schema: Schema, connection: Any) -> Source:
+def open_csv(paths: Sequence[Path], schema: Schema, connection: Any) -> SourceTable:
     """Files with one and the same header. Every field is text: the declared type decides how it is read, not its look.
 
     Raises:
@@ -53,8 +53,8 @@ def open_csv(paths: Sequence[Path], schema: Schema, connection: Any) -> Source:
     def explain(text: str) -> str:
         return explain_csv(paths, text)
 
-    table = guarded(lambda: text_table(paths, len(header), connection), explain)
-    return Source(by_position(table, positions), None, explain)
+    table = call_engine(lambda: text_table(paths, len(header), connection), explain)
+    return SourceTable(by_position(table, positions), None, explain)
 
 
 def text_table(paths: Sequence[Path], columns: int, connection: Any) -> Any:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from qcompile.data.sources.guarded import guarded, quiet
+from qcompile.data.sources.engine_errors import call_engine, quiet
 
 UNSAFE = "statistics_propagation"
 """What DuckDB may not do: it takes a column's minimum and maximum in a Parquet file, which leave NaN out, for a proof
@@ -15,7 +15,7 @@ that there is no NaN (2.0.1: a filter by isnan finds nothing)."""
 
 
 @contextmanager
-def engine(memory: int | None = None, workers: int | None = None, path: Path | None = None) -> Iterator[Any]:
+def connect_duckdb(memory: int | None = None, workers: int | None = None, path: Path | None = None) -> Iterator[Any]:
     """An Ibis connection to a private DuckDB that never spills to disk nor fetches extensions.
 
     Args:
@@ -30,7 +30,7 @@ def engine(memory: int | None = None, workers: int | None = None, path: Path | N
 
     where = {} if path is None else {"database": str(path), "read_only": True}
     safe = {"temp_directory": "", "autoinstall_known_extensions": False, "autoload_known_extensions": False}
-    connection = guarded(
+    connection = call_engine(
         lambda: ibis.duckdb.connect(**where, **safe),
         lambda _: f"{path} cannot be opened as a DuckDB database; it may be damaged, or open in another program",
     )

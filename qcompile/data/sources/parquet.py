@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qcompile.data.sources.columns import Source, by_position, locate, require_few, require_types
-from qcompile.data.sources.guarded import guarded
+from qcompile.data.sources.columns import SourceTable, by_position, locate, require_few, require_types
+from qcompile.data.sources.engine_errors import call_engine
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
 from qcompile.support.arrays import bytes_text
@@ -17,7 +17,7 @@ MAX_FOOTER = 2**27
 """Bytes of a Parquet file's description of itself, which is read before anything else."""
 
 
-def open_parquet(paths: Sequence[Path], schema: Schema, connection: Any) -> Source:
+def open_parquet(paths: Sequence[Path], schema: Schema, connection: Any) -> SourceTable:
     """Files with the same columns, in the same order.
 
     Raises:
@@ -27,11 +27,11 @@ def open_parquet(paths: Sequence[Path], schema: Schema, connection: Any) -> Sour
     positions = locate(schema, fields.names, str(paths[0]))
     kinds = require_types(schema, [fields.field(i).type for i in positions])
     damaged = damaged_text(paths)
-    table = guarded(
+    table = call_engine(
         lambda: connection.read_parquet([glob.escape(str(p.absolute())) for p in paths], hive_partitioning=False),
         lambda _: damaged,
     )
-    return Source(by_position(table, positions), kinds, lambda _: damaged)
+    return SourceTable(by_position(table, positions), kinds, lambda _: damaged)
 
 
 def _first_difference(one: Any, other: Any) -> str:
@@ -67,7 +67,7 @@ def parquet_fields(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     _require_footer(path)
-    fields = guarded(lambda: pq.read_schema(path), lambda _: damaged_text([path]))
+    fields = call_engine(lambda: pq.read_schema(path), lambda _: damaged_text([path]))
     require_few(path, len(fields))
     return fields
 
@@ -82,7 +82,9 @@ def parquet_rows(paths: Sequence[Path]) -> int:
 
     for path in paths:
         _require_footer(path)
-    return guarded(lambda: sum(int(pq.read_metadata(path).num_rows) for path in paths), lambda _: damaged_text(paths))
+    return call_engine(
+        lambda: sum(int(pq.read_metadata(path).num_rows) for path in paths), lambda _: damaged_text(paths)
+    )
 
 
 def damaged_text(paths: Sequence[Path]) -> str:
@@ -116,7 +118,7 @@ def arrow_table(path: Path, names: Sequence[str] | None) -> Any:
       DataError: the file is damaged, or has too many columns.
     """
     damaged = f"{path} is not a readable Arrow file; it may be damaged, unfinished, or of the first version of Feather"
-    table = guarded(lambda: _mapped(path, names), lambda _: damaged)
+    table = call_engine(lambda: _mapped(path, names), lambda _: damaged)
     require_few(path, len(table.schema))
     return table
 

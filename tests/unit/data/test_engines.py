@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcompile.data import ENGINES, Database, GivenCounts, Reading, Rows, preflight, read
-from qcompile.data.choose_engine import choose, most_rows
-from qcompile.data.encode.table import encoded
+from qcompile.data import ENGINES, Database, GivenCounts, Reading, Rows, preflight, read, recognise
+from qcompile.data.datasets.dataset import TableDataset
+from qcompile.data.encode.table import encode_table
 from qcompile.data.engines import cover, stream
 from qcompile.data.engines.cover import Names, scans, unions
-from qcompile.data.engines.pushdown import pushed
+from qcompile.data.engines.pushdown import push_down
 from qcompile.data.engines.scans import Scans
 from qcompile.data.opening import open_data
-from qcompile.data.sources.databases import open_table
-from qcompile.data.sources.duckdb import engine
-from qcompile.data.sources.guarded import quiet
+from qcompile.data.sources.duckdb import connect_duckdb
+from qcompile.data.sources.engine_errors import quiet
+from qcompile.data.sources.ibis_columns import open_ibis_table
 from qcompile.errors import DataError, IntegrityError, OptionError, SizeError
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, Policy, Schema
 from qcompile.support.arrays import cells
@@ -150,13 +150,19 @@ def test_many_rows_are_counted_by_several_threads(monkeypatch: pytest.MonkeyPatc
 # --- the choice ---
 
 
+def choose(data: object, *options: Any) -> str:
+    dataset = recognise(data)
+    assert isinstance(dataset, TableDataset)
+    return dataset.choose_engine(*options)
+
+
 @pytest.mark.parametrize(
     ("rows", "limit", "engine"), [(10, 2**30, "memory"), (2**16, 2**20, "memory"), (2**16 + 1, 2**20, "duckdb")]
 )
 def test_large_files_are_not_held_in_memory(rows: int, limit: int, engine: str, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": np.zeros(rows, dtype=np.int8)}), path)
-    assert most_rows(path) == rows
+    assert recognise(path).most_rows() == rows
     assert choose(path, "auto", 4, limit) == engine
     assert choose(pa.table({"a": np.zeros(rows)}), "auto", 4, limit) == engine
     assert choose(path, "memory", 4, 1) == "memory"
@@ -165,8 +171,8 @@ def test_large_files_are_not_held_in_memory(rows: int, limit: int, engine: str, 
 def test_the_rows_of_a_csv_file_are_bounded_by_its_size(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,b,c\n" + ",,\n" * 1000)
-    assert 1000 <= most_rows(path) <= 1100
-    assert most_rows({"a": [1, 2, 3], "b": object()}) == 3
+    assert 1000 <= recognise(path).most_rows() <= 1100
+    assert recognise({"a": [1, 2, 3], "b": object()}).most_rows() == 3
 
 
 def test_memory_that_does_not_suffice(tmp_path: pathlib.Path) -> None:
@@ -325,11 +331,11 @@ def test_planning_thousands_of_views_is_quick() -> None:
 def test_a_row_that_is_refused_since_falls_into_no_cell() -> None:
     """Where a table is written while a database counts it: a refused value's signal is no cell of the next table."""
     schema = Schema((Attribute("a", IntegerDomain(0, 3)), Attribute("b", IntegerDomain(0, 1))))
-    with engine() as connection, quiet():
+    with connect_duckdb() as connection, quiet():
         connection.raw_sql("CREATE TABLE t AS SELECT * FROM (VALUES (0, 0), (3, 1)) AS v(a, b)")
-        source = open_table(connection.table("t"), schema, connection, "t")
-        codes = encoded(source, schema, Reading())
-        found = pushed(connection, codes, schema, Reading(), [("a",), ("b",)], source.explain)
+        source = open_ibis_table(connection.table("t"), schema, connection, "t")
+        codes = encode_table(source, schema, Reading())
+        found = push_down(connection, codes, schema, Reading(), [("a",), ("b",)], source.explain)
         assert found.total == 2
         connection.raw_sql("INSERT INTO t VALUES (99, 1), (NULL, 0)")
         assert found.table(("a",)).tolist() == [1, 0, 0, 1]

@@ -13,7 +13,7 @@ import pytest
 
 from qcompile.data import read
 from qcompile.data.curator.draft import draft
-from qcompile.data.sources import columns, files
+from qcompile.data.sources import columns, file_formats
 from qcompile.data.sources import parquet as parquet_files
 from qcompile.errors import DataError
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, Policy, Schema
@@ -222,9 +222,9 @@ def test_a_line_break_in_a_column_name_is_refused(name: str, end: str, tmp_path:
 def test_column_names(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "people.csv"
     path.write_bytes(b'\xef\xbb\xbfage,"a,b",age,\n1,2,3,4\n')
-    assert files.column_names([path]) == ["age", "a,b", "age", ""]
+    assert file_formats.read_names([path]) == ["age", "a,b", "age", ""]
     pq.write_table(pa.table([[1], [2]], names=["age", "two\nlines"]), tmp_path / "people.parquet")
-    assert files.column_names([tmp_path / "people.parquet"]) == ["age", "two\nlines"]
+    assert file_formats.read_names([tmp_path / "people.parquet"]) == ["age", "two\nlines"]
 
 
 UNNAMED = {
@@ -245,7 +245,7 @@ def test_column_names_of_a_file_that_has_none(name: str, tmp_path: pathlib.Path)
     raw, expected = UNNAMED[name]
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(DataError) as caught:
-        files.column_names(files.find(tmp_path / name))
+        file_formats.read_names(file_formats.find_files(tmp_path / name))
     assert expected in str(caught.value)
     with pytest.raises(DataError) as drafted:
         draft(tmp_path / name)

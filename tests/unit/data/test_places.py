@@ -17,9 +17,9 @@ import pytest
 from qcompile.data import Database, Reading, preflight
 from qcompile.data.curator.diagnose import diagnose
 from qcompile.data.curator.draft import draft
+from qcompile.data.datasets.database import redact_url
 from qcompile.data.opening import open_data
-from qcompile.data.sources.databases import redacted
-from qcompile.data.sources.guarded import quiet
+from qcompile.data.sources.engine_errors import quiet
 from qcompile.errors import DataError, OptionError, QCompileError
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Policy, Schema
 
@@ -196,7 +196,7 @@ def test_a_database_file_is_only_read(tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
-    assert redacted(url) == shown
+    assert redact_url(url) == shown
     assert "secret" not in repr(Database(url, "t"))
 
 

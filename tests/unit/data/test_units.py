@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qcompile.data import Reading, Rows, open_data, read
-from qcompile.data.sources.guarded import quiet
+from qcompile.data.sources.engine_errors import quiet
 from qcompile.errors import DataError, OptionError
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, Policy, Schema
 

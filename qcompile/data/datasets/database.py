@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 from urllib.parse import urlsplit
 
-from qcompile.data.sources.columns import Source, by_position, ibis_kind, locate, require_types
-from qcompile.data.sources.duckdb import engine
-from qcompile.data.sources.files import DATABASES
-from qcompile.data.sources.guarded import guarded
+from qcompile.data.choose_engine import Place
+from qcompile.data.datasets.dataset import TableDataset, existing_files
+from qcompile.data.datasets.opened import ConnectedTable
+from qcompile.data.sources.duckdb import connect_duckdb
+from qcompile.data.sources.engine_errors import call_engine
+from qcompile.data.sources.file_formats import DATABASES, FILES, SUFFIXES
+from qcompile.data.sources.ibis_columns import open_ibis_table
 from qcompile.errors import DataError, OptionError, did_you_mean
 from qcompile.queries.schema import Schema
-from qcompile.support.files import place
+from qcompile.support.files import place as place_on_disk
 
 POSTGRES = ("postgres", "postgresql")
 """Schemes of URLs of PostgreSQL servers."""
@@ -27,8 +30,9 @@ WAYS = (
 )
 
 
+@final
 @dataclass(frozen=True)
-class Database:
+class Database(TableDataset):
     """A table in a database.
 
     Attributes:
@@ -43,16 +47,41 @@ class Database:
     schema: str | None = None
 
     def __repr__(self) -> str:
-        return f"Database({self.place!r}, {self.table!r}, {self.schema!r})"
+        return f"Database({self.address!r}, {self.table!r}, {self.schema!r})"
+
+    @classmethod
+    def recognise(cls, data: object) -> Database | None:
+        """Return the database itself, which is a dataset already; None of anything else."""
+        return data if isinstance(data, cls) else None
+
+    @classmethod
+    def named(cls, url: str, table: str) -> Database:
+        """Return the table of that name, as the command line names it.
+
+        Args:
+          url: see the class.
+          table: see the class.
+
+        Raises:
+          OptionError: the URL is the path of a file that is no database.
+        """
+        if Path(url).suffix.lower() in SUFFIXES:
+            raise OptionError(f"--table names a table of a database, but the data is {FILES}; leave it out")
+        return cls(url, table)
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """The URL without its password and options, for messages."""
-        return redacted(self.url)
+        return redact_url(self.url)
+
+    @property
+    def place(self) -> Place:
+        """In a DuckDB file or on a server; see `Dataset.place`."""
+        return "duckdb" if self.backend == "duckdb" else "server"
 
     @property
     def backend(self) -> str:
-        """What kind of database it is: "duckdb" or "postgres".
+        """The kind of the database: "duckdb" or "postgres".
 
         Raises:
           OptionError: of neither kind, or no text.
@@ -64,11 +93,30 @@ class Database:
             return "postgres"
         if scheme == "duckdb" or (not scheme and Path(self.url).suffix.lower() in DATABASES):
             return "duckdb"
-        raise OptionError(f"cannot open {self.place} as a database; {WAYS}")
+        raise OptionError(f"cannot open {self.address} as a database; {WAYS}")
+
+    def columns(self) -> list[object]:
+        """Return the names of all columns; see `Dataset.columns`."""
+        with connect_database(self, None, None) as (_, table):
+            return list(table.columns)
+
+    def files(self) -> list[Path]:
+        """Return the file of a DuckDB database, if it is there; none of a server."""
+        return existing_files([duckdb_path(self)])
+
+    @contextmanager
+    def _connect(self, columns: Schema, engine: str, memory: int, workers: int | None) -> Iterator[ConnectedTable]:
+        with connect_database(self, memory, workers) as (connection, table):
+            yield ConnectedTable(engine, connection, open_ibis_table(table, columns, connection, self.address))
 
 
-def redacted(url: str) -> str:
-    """A URL without what may be secret: password, options."""
+def duckdb_path(database: Database) -> Path:
+    """Return the path of a DuckDB file, given as such or as a URL."""
+    return Path(str(database.url).removeprefix("duckdb://"))
+
+
+def redact_url(url: str) -> str:
+    """Return a URL without its password and its options, which may be secret."""
     if "://" not in str(url):
         return str(url) if "=" not in str(url) else "what was given"
     try:
@@ -81,7 +129,7 @@ def redacted(url: str) -> str:
 
 
 @contextmanager
-def connected(database: Database, memory: int | None, workers: int | None) -> Iterator[tuple[Any, Any]]:
+def connect_database(database: Database, memory: int | None, workers: int | None) -> Iterator[tuple[Any, Any]]:
     """An Ibis connection that cannot write, and the table.
 
     On PostgreSQL, everything happens in one transaction: all queries see the same rows, whoever writes meanwhile.
@@ -102,10 +150,10 @@ def connected(database: Database, memory: int | None, workers: int | None) -> It
 
 @contextmanager
 def _duckdb(database: Database, memory: int | None, workers: int | None) -> Iterator[Any]:
-    path = Path(str(database.url).removeprefix("duckdb://"))
-    if place(path) != "file":
+    path = duckdb_path(database)
+    if place_on_disk(path) != "file":
         raise DataError(f"{path}: no such file")
-    with engine(memory, workers, path) as connection:
+    with connect_duckdb(memory, workers, path) as connection:
         yield connection
 
 
@@ -115,10 +163,10 @@ def _postgres(database: Database) -> Iterator[Any]:
         raise OptionError("PostgreSQL needs the driver Psycopg; install it: pip install 'qcompile[postgres]'")
     import ibis
 
-    session = guarded(lambda: _session(str(database.url)), lambda text: _refusal(database, text))
+    session = call_engine(lambda: _session(str(database.url)), lambda text: _refusal(database, text))
     try:
         with session.transaction():
-            yield guarded(lambda: ibis.postgres.from_connection(session), lambda text: _refusal(database, text))
+            yield call_engine(lambda: ibis.postgres.from_connection(session), lambda text: _refusal(database, text))
     finally:
         session.close()
 
@@ -131,7 +179,7 @@ def _refusal(database: Database, text: str) -> str:
         why = "there is no such database or user"
     else:
         why = "no server answers; check host and port, and that it is up"
-    return f"cannot connect to {database.place}: {why}"
+    return f"cannot connect to {database.address}: {why}"
 
 
 def _session(url: str) -> Any:
@@ -144,9 +192,9 @@ def _session(url: str) -> Any:
 
 
 def _table(connection: Any, database: Database) -> Any:
-    names = guarded(
+    names = call_engine(
         lambda: _tables(connection, database.schema),
-        lambda _: f"cannot list the tables of {database.place}; check the schema {database.schema!r}",
+        lambda _: f"cannot list the tables of {database.address}; check the schema {database.schema!r}",
     )
     if database.table not in names and database.schema is None and "." in str(database.table):
         schema, _, name = str(database.table).partition(".")
@@ -154,10 +202,10 @@ def _table(connection: Any, database: Database) -> Any:
     if database.table not in names:
         hint = did_you_mean(str(database.table), names)
         missing = f"no table {database.table!r}" if database.table else "no table was named"
-        raise DataError(f"{database.place}: {missing}" + (f"; {hint}" if hint else "; it has none that can be seen"))
-    return guarded(
+        raise DataError(f"{database.address}: {missing}" + (f"; {hint}" if hint else "; it has none that can be seen"))
+    return call_engine(
         lambda: connection.table(database.table, database=database.schema),
-        lambda _: f"{database.place}: the table {database.table!r} cannot be opened",
+        lambda _: f"{database.address}: the table {database.table!r} cannot be opened",
     )
 
 
@@ -167,45 +215,3 @@ def _tables(connection: Any, schema: str | None) -> list[str]:
     # By itself: Ibis asks DuckDB for a result in a way that later versions of it do not know.
     query = "SELECT table_name FROM information_schema.tables WHERE table_schema = coalesce(?, current_schema())"
     return [name for (name,) in connection.con.execute(query, [schema]).fetchall()]
-
-
-def open_table(table: Any, columns: Schema, connection: Any, where: str) -> Source:
-    """A table of any backend of Ibis.
-
-    Args:
-      table: the Ibis expression.
-      columns: to open.
-      connection: its backend.
-      where: how messages call it.
-
-    Raises:
-      DataError: it does not fit the schema.
-    """
-
-    def explain(_: str) -> str:
-        return f"{where} could not be read: its database refused the query, or the connection was lost"
-
-    fields = guarded(table.schema, explain)
-    positions = locate(columns, list(fields.names), where)
-    types = [fields.types[p] for p in positions]
-    kinds = require_types(columns, types, ibis_kind)
-    named = by_position(table, positions)
-    if connection.name == "postgres":
-        named = named.select(**{f"c{i}": _plain(named[f"c{i}"]) for i in range(len(types))})
-    return Source(named, kinds, explain, unsigned=connection.name == "duckdb")
-
-
-def _plain(column: Any) -> Any:
-    """A column of PostgreSQL without the peculiarities of its type."""
-    import ibis
-
-    dtype = column.type()
-    if dtype.is_string():
-        return column.concat("")  # char(n) compares as if without the blanks at its end; now it has none
-    if dtype.is_decimal():
-        # numeric goes beyond the range of doubles, where a cast is an error; and its NaN is larger than all numbers.
-        size = column.abs()
-        odd = ibis.cases((column.cast("string") == "NaN", None), (column > 0, float("inf")), else_=float("-inf"))
-        small = ibis.cases((size > 1e308, None), (size < 1e-300, 0), else_=column).cast("float64")
-        return ibis.ifelse(size > 1e308, odd, small)
-    return column

@@ -1,7 +1,7 @@
 """Calls of engines, with their errors in our words.
 
 Engines quote the offending line in their messages. Such a text must not leave: every call that can fail on
-the data goes through `guarded`, which reports a message of our own and keeps no reference to the original.
+the data goes through `call_engine`, which reports a message of our own and keeps no reference to the original.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def fetch(connection: Any, expression: Any, explain: Callable[[str], str]) -> li
     """The rows of a small result, by column name.
 
     Raises:
-      DataError: the engine refused the data, see `guarded`.
+      DataError: the engine refused the data, see `call_engine`.
     """
-    rows: list[dict[str, Any]] = guarded(lambda: connection.to_pyarrow(expression), explain).to_pylist()
+    rows: list[dict[str, Any]] = call_engine(lambda: connection.to_pyarrow(expression), explain).to_pylist()
     return rows
 
 
-def guarded(call: Callable[[], T], explain: Callable[[str], str]) -> T:
+def call_engine(call: Callable[[], T], explain: Callable[[str], str]) -> T:
     """The result of ``call``, or a DataError in our words.
 
     Args:

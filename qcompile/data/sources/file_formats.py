@@ -1,4 +1,4 @@
-"""Files with tables: what kind they are of, one or several at once."""
+"""Formats of files with tables, and how one or several files are found and opened."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from qcompile.data.sources.columns import Source
+from qcompile.data.sources.arrays import open_arrays
+from qcompile.data.sources.columns import SourceTable
 from qcompile.data.sources.csv import csv_names, open_csv
 from qcompile.data.sources.parquet import arrow_table, open_parquet, parquet_fields
 from qcompile.errors import DataError
@@ -21,7 +22,7 @@ ARROW = (".arrow", ".feather")
 
 SUFFIXES = (CSV, PARQUET, *ARROW)
 
-KINDS = "a .csv, .parquet, .arrow or .feather file"
+FILES = "a .csv, .parquet, .arrow or .feather file"
 
 DATABASES = (".duckdb", ".db", ".ddb")
 """How files of DuckDB databases are called."""
@@ -29,26 +30,19 @@ DATABASES = (".duckdb", ".db", ".ddb")
 PathLike: TypeAlias = "str | Path"
 
 
-def is_path(data: object) -> bool:
-    """Whether the data are named by one path or several."""
-    if isinstance(data, list | tuple):
-        return bool(data) and all(isinstance(path, str | Path) for path in data)
-    return isinstance(data, str | Path)
-
-
-def find(data: Any) -> list[Path]:
-    """The files that a path, a folder of Parquet files or a list of paths stands for: at least one, all of one kind.
+def find_files(named: PathLike | tuple[PathLike, ...]) -> list[Path]:
+    """Return the files of a path, of a folder of Parquet files, or of several paths: at least one, all of one kind.
 
     Raises:
       DataError: there is none, one cannot be read, or they are of several kinds.
     """
-    for path in data if isinstance(data, list | tuple) else [data]:
+    for path in named if isinstance(named, tuple) else (named,):
         _require_no_address(path)
-    if not isinstance(data, list | tuple):
-        path = Path(data)
-        return _inside(path) if _place(path) == "folder" else [_required(path)]
-    paths = [_required(Path(path)) for path in data]
-    kinds = sorted({kind(path) for path in paths})
+    if not isinstance(named, tuple):
+        path = Path(named)
+        return _list_folder(path) if _place(path) == "folder" else [_require_file(path)]
+    paths = [_require_file(Path(path)) for path in named]
+    kinds = sorted({suffix(path) for path in paths})
     if len(kinds) > 1:
         raise DataError(f"the files are of several kinds, {' and '.join(kinds)}; give files of one kind")
     return paths
@@ -64,16 +58,16 @@ def _require_no_address(path: str | Path) -> None:
         )
 
 
-def _inside(folder: Path) -> list[Path]:
+def _list_folder(folder: Path) -> list[Path]:
     """The Parquet files of a folder, by name; hidden ones, and what other programs leave beside them, are none."""
-    paths = sorted(path for path in folder.iterdir() if kind(path) == PARQUET and path.name[0] not in "._")
+    paths = sorted(path for path in folder.iterdir() if suffix(path) == PARQUET and path.name[0] not in "._")
     if not paths:
-        raise DataError(f"{folder} is a directory without .parquet files; name one that has some, or {KINDS}")
-    return [_required(path) for path in paths]
+        raise DataError(f"{folder} is a directory without .parquet files; name one that has some, or {FILES}")
+    return [_require_file(path) for path in paths]
 
 
-def kind(path: Path) -> str:
-    """The suffix that says what a file is."""
+def suffix(path: Path) -> str:
+    """Return the suffix in lower case, by which the format is known."""
     return path.suffix.lower()
 
 
@@ -84,15 +78,15 @@ def _place(path: Path) -> str:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _required(path: Path) -> Path:
+def _require_file(path: Path) -> Path:
     """Refuse what is no file, or none of a kind that is read."""
     found = _place(path)
     if found == "folder":
-        raise DataError(f"{path} is a directory; name {KINDS}, or a directory of .parquet files by itself")
+        raise DataError(f"{path} is a directory; name {FILES}, or a directory of .parquet files by itself")
     if found == "nothing":
         raise DataError(f"{path}: no such file")
     if found == "device":
-        raise DataError(f"{path} is a pipe or a device; save the data in {KINDS}")
+        raise DataError(f"{path} is a pipe or a device; save the data in {FILES}")
     try:
         with path.open("rb") as file:
             start = file.read(4)
@@ -100,41 +94,44 @@ def _required(path: Path) -> Path:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
     if not start:
         raise DataError(f"{path} is empty (zero bytes); a CSV file needs at least a header line")
-    if kind(path) not in SUFFIXES:
+    if suffix(path) not in SUFFIXES:
         raise DataError(_unknown(path))
     return path
 
 
 def _unknown(path: Path) -> str:
-    if kind(path) in DATABASES:
+    if suffix(path) in DATABASES:
         return (
             f"{path} is named like a DuckDB database; say which table of it, --table TABLE or "
             f"Database({str(path)!r}, table)"
         )
-    return f"{path}: unknown kind of file {path.suffix!r}; use {KINDS}"
+    return f"{path}: unknown kind of file {path.suffix!r}; use {FILES}"
 
 
-def open_files(paths: Sequence[Path], schema: Schema, connection: Any) -> Source:
-    """CSV or Parquet files as one table.
+def open_files(paths: Sequence[Path], schema: Schema, connection: Any) -> SourceTable:
+    """Open CSV, Parquet or Arrow files as one table.
 
     Args:
-      paths: as `find` gives them, and not Arrow's, which `arrow_of` reads.
+      paths: as `find_files` returns them.
       schema: the columns to open.
-      connection: of `qcompile.data.sources.duckdb.engine`.
+      connection: of `qcompile.data.sources.duckdb.connect_duckdb`.
 
     Raises:
       DataError: a file is damaged, or does not fit the schema or the others.
     """
-    return (open_csv if kind(paths[0]) == CSV else open_parquet)(paths, schema, connection)
+    if is_arrow(paths):
+        table = read_arrow(paths, schema.names)
+        return open_arrays(str(paths[0]), table.schema.names, table.column, schema)
+    return (open_csv if suffix(paths[0]) == CSV else open_parquet)(paths, schema, connection)
 
 
 def is_arrow(paths: Sequence[Path]) -> bool:
-    """Whether the files are Arrow's, which are read as tables in memory."""
-    return kind(paths[0]) in ARROW
+    """True if the files are Arrow's, which are read as tables in memory."""
+    return suffix(paths[0]) in ARROW
 
 
-def arrow_of(paths: Sequence[Path], names: Sequence[str] | None) -> Any:
-    """Arrow files as one Arrow table, mapped into memory as far as they are not compressed.
+def read_arrow(paths: Sequence[Path], names: Sequence[str] | None) -> Any:
+    """Return Arrow files as one Arrow table, mapped into memory as far as they are not compressed.
 
     Args:
       paths: of the files.
@@ -152,15 +149,15 @@ def arrow_of(paths: Sequence[Path], names: Sequence[str] | None) -> Any:
     return pa.concat_tables(tables)
 
 
-def column_names(paths: Sequence[Path]) -> list[str]:
-    """The names of all columns of files, in their order; repeated or empty ones too.
+def read_names(paths: Sequence[Path]) -> list[str]:
+    """Return the names of all columns in their order; repeated or empty ones too.
 
     Args:
-      paths: as `find` gives them.
+      paths: as `find_files` returns them.
 
     Raises:
       DataError: a file is damaged, or has too many columns.
     """
     if is_arrow(paths):
-        return list(arrow_of(paths, None).schema.names)
-    return csv_names(paths[0]) if kind(paths[0]) == CSV else list(parquet_fields(paths[0]).names)
+        return list(read_arrow(paths, None).schema.names)
+    return csv_names(paths[0]) if suffix(paths[0]) == CSV else list(parquet_fields(paths[0]).names)

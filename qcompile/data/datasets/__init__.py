@@ -1,0 +1,1 @@
+"""The kinds of data that a user can pass, one module each."""

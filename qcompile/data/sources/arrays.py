@@ -1,0 +1,111 @@
+"""Lists and arrays in memory as one Ibis table with a column per attribute."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from qcompile.data.sources.columns import SourceTable, locate, require_types
+from qcompile.data.sources.engine_errors import call_engine
+from qcompile.errors import DataError
+from qcompile.queries.schema import Schema
+
+NUMBERS = (int, float, np.integer, np.floating)
+"""Numbers of Python and NumPy, which a list may mix."""
+
+
+def open_arrays(title: str, names: Sequence[object], column: Callable[[int], Any], schema: Schema) -> SourceTable:
+    """Open the schema's columns of a table in memory; no other column is looked at.
+
+    Args:
+      title: the table's name in messages.
+      names: of all its columns.
+      column: from a position to a list or an array.
+      schema: the columns to open.
+
+    Raises:
+      DataError: a column cannot be read, or does not fit the schema.
+    """
+    arrays = [_read_column(schema.names[i], column, p) for i, p in enumerate(locate(schema, names, title))]
+    if len({len(array) for array in arrays}) > 1:
+        raise DataError(f"{title}: the columns differ in length; every row needs a value or a null in each")
+    return _in_memory(arrays, schema)
+
+
+def _in_memory(arrays: list[Any], schema: Schema) -> SourceTable:
+    import ibis
+    import pyarrow as pa
+
+    kinds = require_types(schema, [array.type for array in arrays])
+    columns = {f"c{i}": _engine_type(array) for i, array in enumerate(arrays)}
+
+    def explain(_: str) -> str:
+        return "the data could not be read; convert its columns to plain numbers, text or true/false"
+
+    return SourceTable(call_engine(lambda: ibis.memtable(pa.table(columns)), explain), kinds, explain)
+
+
+def _read_column(name: str, column: Callable[[int], Any], position: int) -> Any:
+    unreadable = f"column {name!r} cannot be read; convert it to plain numbers, text or true/false"
+    return _to_arrow(name, call_engine(lambda: column(position), lambda _: unreadable))
+
+
+def _to_arrow(name: str, values: Any) -> Any:
+    """One column as an Arrow array whose type Arrow infers, or takes over from a typed column."""
+    import pyarrow as pa
+
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if isinstance(values, np.ndarray):
+        values = _native(values)
+    elif not isinstance(values, list | tuple) and not hasattr(values, "__array__"):
+        raise DataError(f"column {name!r} is of type {type(values).__name__}; use a list or a one-dimensional array")
+    mixed = f"column {name!r} cannot be read: it mixes types or is not a plain column of numbers, text or true/false"
+    array = call_engine(lambda: _inferred(values), lambda _: mixed)
+    if pa.types.is_floating(array.type) and _has_flags(values):
+        raise DataError(mixed)
+    return array
+
+
+def _inferred(values: Any) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowInvalid, OverflowError):
+        # Integers that Arrow does not take, or not beside fractions: numbers all the same, which have a fate.
+        if not all(v is None or (isinstance(v, NUMBERS) and not isinstance(v, bool)) for v in values):
+            raise
+    return pa.array([None if v is None else _double(v) for v in values], pa.float64(), from_pandas=True)
+
+
+def _double(number: Any) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.copysign(math.inf, number > 0 or -1)
+
+
+def _native(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The machine's own byte order, the only one that Arrow takes."""
+    return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
+
+
+def _has_flags(values: Any) -> bool:
+    # Arrow takes True for 1.0 among floats: the one mixture that it does not refuse by itself.
+    untyped = isinstance(values, list | tuple) or str(getattr(values, "dtype", "")) == "object"
+    return untyped and any(isinstance(v, bool | np.bool_) for v in values)
+
+
+def _engine_type(array: Any) -> Any:
+    """Types that DuckDB cannot take from Arrow, replaced by types of at least the accuracy of a double."""
+    import pyarrow as pa
+
+    if pa.types.is_null(array.type):
+        return array.cast(pa.int8())
+    if pa.types.is_float16(array.type) or pa.types.is_decimal256(array.type):
+        return array.cast(pa.float64())
+    return array
