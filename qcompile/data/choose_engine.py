@@ -1,4 +1,4 @@
-"""Which engine counts which data."""
+"""The choice of the engine that counts."""
 
 from __future__ import annotations
 

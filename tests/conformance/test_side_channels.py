@@ -128,10 +128,10 @@ def test_what_is_for_the_curator_alone_does_differ_and_says_so(
     assert one["stderr"].startswith("CONFIDENTIAL")
 
 
-def test_a_value_without_a_fate_is_the_one_thing_an_exit_code_can_tell(
+def test_an_uncovered_value_is_the_one_thing_an_exit_code_can_tell(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
-    """Where the schema gives a value no fate the run must stop; with a ledger that takes an explicit option."""
+    """Where no policy covers a value the run must stop; with a ledger that takes an explicit option."""
     (tmp_path / "w.q").write_text("schema { a: integer 0..9; } workload { p: prefix(a) }")
     (tmp_path / "d.csv").write_text("a\n1\n77\n")
     monkeypatch.chdir(tmp_path)

@@ -1,8 +1,8 @@
-"""What the policies and the cut by privacy unit do to a table: CONFIDENTIAL facts, for the curator of the data only.
+"""CONFIDENTIAL facts about the effect of policies and privacy units on a table, for the curator of the data only.
 
 Everything here is exact and comes from the data without noise. Nothing of it may be published, nor shown to anybody
-who may not see the data itself. It is meant for mending a schema before the first release, above all where `read`
-refuses the data and, rightly, does not say which value it stumbled over.
+who may not see the data itself. It is meant for fixing a schema before the first release, above all where `read`
+refuses the data and, rightly, does not name the value.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from qcompile.data.encode.cells import beyond, code_column, fate, parsed_table
+from qcompile.data.encode.cells import code_column, compare_to_ends, fallback_code, parse_table
 from qcompile.data.encode.reading import Reading
-from qcompile.data.encode.units import columns_to_open, counting, ids, kept, with_rank
+from qcompile.data.encode.units import columns_to_open, is_counted, is_kept, rank_rows, unit_ids
 from qcompile.data.recognition import recognise
 from qcompile.data.sources.columns import SourceTable
 from qcompile.data.sources.engine_errors import fetch
@@ -29,7 +29,7 @@ EXAMPLES = 3
 Look: TypeAlias = Callable[[Any], list[dict[str, Any]]]
 """From an expression of the engine to its rows."""
 
-FATES = {
+POLICY_EFFECTS = {
     "clip": "refused (left out with a ledger), as only numbers can be clipped",
     "strict": "refused, as the attribute has no policy",
     "drop": "dropped with their rows",
@@ -39,7 +39,7 @@ FATES = {
 
 @dataclass(frozen=True)
 class AttributeFacts:
-    """CONFIDENTIAL: what becomes of the values of one column.
+    """CONFIDENTIAL: how the values of one column are treated.
 
     Attributes:
       name: of the attribute.
@@ -47,7 +47,7 @@ class AttributeFacts:
       nulls: rows without a value, not-a-number included.
       outside: rows with a value that is in no declared cell.
       clipped: those of them that go to the nearest end.
-      fated: all others of both, whose fate the policy decides: refused, dropped with their rows, or in the other cell.
+      by_policy: all other such rows, which the policy treats: refused, dropped, or counted in the other cell.
       examples: for refused ones, values as text (None for a null) with their numbers of rows.
     """
 
@@ -56,19 +56,19 @@ class AttributeFacts:
     nulls: int
     outside: int
     clipped: int
-    fated: int
+    by_policy: int
     examples: tuple[tuple[str | None, int], ...] = ()
 
     @property
     def refused(self) -> int:
         """Rows for which `read` refuses the data."""
-        return self.fated if self.policy in ("strict", "clip") else 0
+        return self.by_policy if self.policy in ("strict", "clip") else 0
 
     def __str__(self) -> str:
         if not self.nulls + self.outside:
             return f"attribute {self.name!r}: every value is in its domain"
         parts = [f"{self.clipped:,} clipped"] if self.clipped else []
-        parts += [f"{self.fated:,} {FATES[self.policy]}"] if self.fated else []
+        parts += [f"{self.by_policy:,} {POLICY_EFFECTS[self.policy]}"] if self.by_policy else []
         shown = ", ".join(f"{'null' if v is None else repr(v)} ({n:,})" for v, n in self.examples)
         found = f"{self.nulls:,} null, {self.outside:,} outside its domain: {', '.join(parts)}"
         return f"attribute {self.name!r}: {found}" + (f"; for instance {shown}" if shown else "")
@@ -76,7 +76,7 @@ class AttributeFacts:
 
 @dataclass(frozen=True)
 class UnitFacts:
-    """CONFIDENTIAL: what becomes of the rows of the privacy units.
+    """CONFIDENTIAL: how the rows of the privacy units are treated.
 
     Attributes:
       name: of the column.
@@ -94,14 +94,14 @@ class UnitFacts:
 
     def __str__(self) -> str:
         return (
-            f"privacy unit {self.name!r}: units: {self.units:,}, rows left out for want of an id: {self.without:,}, "
+            f"privacy unit {self.name!r}: units: {self.units:,}, rows left out without an id: {self.without:,}, "
             f"rows cut beyond {self.contributions:,} of a unit: {self.cut:,}"
         )
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """CONFIDENTIAL: what becomes of a table; ``str`` gives the text of `lines`.
+    """CONFIDENTIAL: how the rows of a table are treated; ``str`` gives the text of `lines`.
 
     Attributes:
       rows: rows read.
@@ -120,7 +120,7 @@ class Diagnosis:
     leave_out: bool = False
 
     def lines(self) -> list[str]:
-        """The facts in words; the first line says that they are confidential."""
+        """Return the facts in words; the first line says that they are confidential."""
         refusing = [repr(a.name) for a in self.attributes if a.refused and not (self.leave_out and a.policy == "clip")]
         end = f"the data is refused because of {', '.join(refusing)}" if refusing else f"rows counted: {self.counted:,}"
         unit = [] if self.unit is None else [str(self.unit)]
@@ -156,7 +156,7 @@ def diagnose(
         raise DataError("the schema declares no attribute, so there is nothing to diagnose")
     with dataset.connect(columns_to_open(schema, Reading(unit))) as opened:
         source = opened.source
-        table = _judged(source, schema, unit, leave_out)
+        table = _classify_rows(source, schema, unit, leave_out)
         look = partial(fetch, opened.connection, explain=source.explain)
         (found,) = look(table.aggregate(**_sums(table, schema)))
         attributes = tuple(_facts(look, table, found, i, attribute) for i, attribute in enumerate(schema))
@@ -166,18 +166,18 @@ def diagnose(
     return Diagnosis(found["rows"], attributes, found["dropped"], units, counted, leave_out)
 
 
-def _judged(source: SourceTable, schema: Schema, unit: str | None, leave_out: bool) -> Any:
-    """Codes as `encode` makes them, ``counts``, ``unit`` if any, and ``raw<i>``, ``null<i>``, ``clipped<i>``."""
+def _classify_rows(source: SourceTable, schema: Schema, unit: str | None, leave_out: bool) -> Any:
+    """Return codes (see `encode_columns`), ``counts``, ``unit`` if any, ``raw<i>``, ``null<i>``, ``clipped<i>``."""
     columns = [source.table[f"c{i}"] for i in range(len(schema))]
     beside = {f"raw{i}": column.cast("string") for i, column in enumerate(columns)}
     beside |= {f"null{i}": _is_null(column) for i, column in enumerate(columns)}
     if unit is not None:
-        beside["unit"] = ids(source, schema, unit)
-    values = parsed_table(source, schema, **beside)
+        beside["unit"] = unit_ids(source, schema, unit)
+    values = parse_table(source, schema, **beside)
     codes = {f"c{i}": code_column(source, values, i, attribute) for i, attribute in enumerate(schema)}
     clipped = {f"clipped{i}": _is_clipped(values, i, attribute) for i, attribute in enumerate(schema)}
-    judged = values.select(*beside, **codes, **clipped).view()
-    return judged.mutate(counts=counting(judged, schema, leave_out)).view()
+    rows = values.select(*beside, **codes, **clipped).view()
+    return rows.mutate(counts=is_counted(rows, schema, leave_out)).view()
 
 
 def _is_null(column: Any) -> Any:
@@ -189,39 +189,40 @@ def _is_clipped(values: Any, position: int, attribute: Attribute) -> Any:
 
     if attribute.policy.kind != "clip" or isinstance(attribute.domain, CategoryDomain):
         return ibis.literal(False)
-    low, high = beyond(attribute.domain, values[f"c{position}_number"])
+    low, high = compare_to_ends(attribute.domain, values[f"c{position}_number"])
     return low | high
 
 
-def _number(test: Any) -> Any:
-    """The number of rows where a test holds; a plain sum over no rows would be null."""
+def _count_rows(test: Any) -> Any:
+    """Count the rows where a test holds; a plain sum over no rows would be null."""
     return test.sum().fill_null(0)
 
 
 def _sums(table: Any, schema: Schema) -> dict[str, Any]:
-    """What is counted of a `_judged` table about rows and attributes."""
-    sums = {"rows": table.count(), "dropped": _number(~table.counts)}
+    """Return the sums over a table of `_classify_rows`, by name."""
+    sums = {"rows": table.count(), "dropped": _count_rows(~table.counts)}
     for i, attribute in enumerate(schema):
-        sums[f"nulls{i}"] = _number(table[f"null{i}"])
-        sums[f"clipped{i}"] = _number(table[f"clipped{i}"])
-        sums[f"fated{i}"] = _number(table[f"c{i}"] == fate(attribute))
+        sums[f"nulls{i}"] = _count_rows(table[f"null{i}"])
+        sums[f"clipped{i}"] = _count_rows(table[f"clipped{i}"])
+        sums[f"by_policy{i}"] = _count_rows(table[f"c{i}"] == fallback_code(attribute))
     return sums
 
 
 def _facts(look: Look, table: Any, found: dict[str, Any], position: int, attribute: Attribute) -> AttributeFacts:
-    nulls, clipped, fated = (found[f"{what}{position}"] for what in ("nulls", "clipped", "fated"))
-    facts = AttributeFacts(attribute.name, attribute.policy.kind, nulls, clipped + fated - nulls, clipped, fated)
+    nulls, clipped, by_policy = (found[f"{what}{position}"] for what in ("nulls", "clipped", "by_policy"))
+    outside = clipped + by_policy - nulls
+    facts = AttributeFacts(attribute.name, attribute.policy.kind, nulls, outside, clipped, by_policy)
     if not facts.refused:
         return facts
-    refused = table.filter(table[f"c{position}"] == fate(attribute)).select(value=f"raw{position}").view()
+    refused = table.filter(table[f"c{position}"] == fallback_code(attribute)).select(value=f"raw{position}").view()
     values = refused.group_by("value").aggregate(rows=refused.count())
     shown = values.order_by([values["rows"].desc(), values["value"]]).limit(EXAMPLES)
     return replace(facts, examples=tuple((row["value"], row["rows"]) for row in look(shown)))
 
 
 def _unit_facts(look: Look, table: Any, schema: Schema, unit: str, contributions: int, leave_out: bool) -> UnitFacts:
-    ranked = with_rank(table, schema, leave_out)
-    without, cut = ranked.counts & ~ranked.mine, ranked.counts & ranked.mine & ~kept(ranked, contributions)
+    ranked = rank_rows(table, schema, leave_out)
+    without, cut = ranked.counts & ~ranked.mine, ranked.counts & ranked.mine & ~is_kept(ranked, contributions)
     units = ranked.unit.nunique(where=ranked.counts)
-    (found,) = look(ranked.aggregate(units=units, without=_number(without), cut=_number(cut)))
+    (found,) = look(ranked.aggregate(units=units, without=_count_rows(without), cut=_count_rows(cut)))
     return UnitFacts(unit, contributions, found["units"], found["without"], found["cut"])

@@ -54,7 +54,7 @@ def draft(data: object) -> str:
     """
     dataset = recognise(data)
     names = dataset.columns()
-    refused = {i: reason for i, reason in enumerate(_unnameable(names)) if reason}
+    refused = {i: reason for i, reason in enumerate(_name_problems(names)) if reason}
     usable = [str(name) for i, name in enumerate(names) if i not in refused]
     columns = iter(list(survey(dataset, usable)))
     lines, sizes = [], []
@@ -69,7 +69,7 @@ def draft(data: object) -> str:
 
 
 def _checked(text: str) -> str:
-    """The canonical form of a text that can be compiled as it is."""
+    """Return the canonical form of a text that can be compiled as it is."""
     try:
         formatted = format_text(text)
         parse(formatted)
@@ -87,8 +87,8 @@ def _workload(sizes: Sequence[int]) -> str:
     return f"workload {{\n  tables : each {ways} of all\n}}\n"
 
 
-def _unnameable(names: Sequence[object]) -> list[str | None]:
-    """For each column, why its name cannot be an attribute's; None where it can."""
+def _name_problems(names: Sequence[object]) -> list[str | None]:
+    """Return for each column the reason why its name cannot be an attribute's; None where it can."""
     number = Counter(names)
     seen: set[str] = set()
     reasons: list[str | None] = []
@@ -115,13 +115,13 @@ def _comment(name: str, reason: str) -> tuple[str, int]:
 
 
 def _one_line(name: str) -> str:
-    """A name that cannot leave its comment."""
+    """Quote a name so that it stays inside its comment."""
     shown = string_text(name)[1:-1]
     return shown if len(shown) <= 60 else f"{shown[:60]}..."
 
 
 def _line(column: Column) -> tuple[str, int]:
-    """The line of an attribute and its number of cells; or a comment, and none."""
+    """Return the line of an attribute and its number of cells; or a comment, and 0."""
     reason = _unusable(column)
     if reason:
         return _comment(column.name, reason)
@@ -147,7 +147,7 @@ def _unusable(column: Column) -> str | None:
 
 
 def _is_number(column: Column) -> bool:
-    """Whether all values are numbers, or nearly all of many different ones."""
+    """True if all values are numbers, or nearly all of many different ones."""
     return column.numbers > 0 and (
         column.numbers == column.values
         or column.kind == "number"

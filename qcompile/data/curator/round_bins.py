@@ -20,7 +20,7 @@ SMALLEST = Fraction(1, 10**300)
 
 
 def round_edges(low: float, high: float) -> tuple[float, ...] | None:
-    """At most `MOST_BINS` bins that hold ``low`` and ``high``, with round edges at multiples of their width.
+    """Return at most `MOST_BINS` bins that hold ``low`` and ``high``, with round edges at multiples of their width.
 
     The narrowest that fit; None where doubles cannot tell the edges apart, or could not hold them.
 
@@ -33,14 +33,14 @@ def round_edges(low: float, high: float) -> tuple[float, ...] | None:
     start, end = Fraction(low), Fraction(high)
     # A single value gets one bin of a width in proportion to it.
     spread = end - start or max(Fraction(1), abs(end))
-    first, last, width = next(_fitting(start, end, max(spread / MOST_BINS, SMALLEST)))
+    first, last, width = next(_fitting_widths(start, end, max(spread / MOST_BINS, SMALLEST)))
     edges = tuple(float(width * k) for k in range(first, last + 1))
     distinct = all(a < b for a, b in itertools.pairwise(edges))
     return edges if distinct and edges[0] <= low and high <= edges[-1] else None
 
 
-def _fitting(start: Fraction, end: Fraction, least: Fraction) -> Iterator[tuple[int, int, Fraction]]:
-    """First and last edge as multiples of a width, and the width: those from ``least`` on that make few enough bins."""
+def _fitting_widths(start: Fraction, end: Fraction, least: Fraction) -> Iterator[tuple[int, int, Fraction]]:
+    """Yield first and last edge as multiples of a width, and the width, from ``least`` on; only few enough bins."""
     exponent = math.floor(math.log10(least))
     for power in itertools.count(exponent):
         for digit in ROUND:

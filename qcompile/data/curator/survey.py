@@ -1,4 +1,4 @@
-"""What the columns of a table hold, found by looking at all values: CONFIDENTIAL, and of use for drafts only.
+"""CONFIDENTIAL contents of the columns of a table, from a look at all values; for drafts only.
 
 Nothing that answers queries may depend on this module: domains are declared, never inferred.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from qcompile.data.datasets.dataset import Dataset
-from qcompile.data.encode.cells import EXACT, parsed
+from qcompile.data.encode.cells import EXACT, parse_column
 from qcompile.data.sources.columns import AnyColumn, Kind, SourceTable
 from qcompile.data.sources.engine_errors import fetch
 from qcompile.queries.schema import Schema
@@ -26,7 +26,7 @@ DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T].*)?$"
 
 @dataclass(frozen=True)
 class Column:
-    """CONFIDENTIAL: what a column holds.
+    """CONFIDENTIAL: the contents of a column.
 
     Attributes:
       name: of the column.
@@ -76,7 +76,7 @@ def survey(data: Dataset, names: Sequence[str]) -> Iterator[Column]:
     """
     for start in range(0, len(names), AT_ONCE):
         some = names[start : start + AT_ONCE]
-        with data.connect(Schema(tuple(map(AnyColumn.called, some)))) as opened:
+        with data.connect(Schema(tuple(map(AnyColumn.named, some)))) as opened:
             source, connection = opened.source, opened.connection
             facts: dict[str, Any] = {"rows": source.table.count()}
             for i in range(len(some)):
@@ -93,7 +93,7 @@ def _kind(source: SourceTable, position: int) -> Kind:
 
 
 def _facts(source: SourceTable, position: int) -> dict[str, Any]:
-    """Expressions for the fields of a `Column`, by their names."""
+    """Return expressions for the fields of a `Column`, by their names."""
     column, kind = source.table[f"c{position}"], _kind(source, position)
     if kind in ("null", "other"):
         return {"nulls": column.isnull().sum().fill_null(0)}
@@ -101,10 +101,10 @@ def _facts(source: SourceTable, position: int) -> dict[str, Any]:
     if kind == "text":
         facts |= {"dates": column.re_search(DATE).sum().fill_null(0), "longest": column.length().max().fill_null(0)}
     if kind == "flag" or source.kinds is None:
-        facts["flags"] = parsed(source, position, "flag").count()
+        facts["flags"] = parse_column(source, position, "flag").count()
     if kind == "number" or source.kinds is None:
-        facts |= _number_facts(parsed(source, position, "number"))
-    present = parsed(source, position, "number") if kind == "number" else column
+        facts |= _number_facts(parse_column(source, position, "number"))
+    present = parse_column(source, position, "number") if kind == "number" else column
     return facts | {"nulls": present.isnull().sum().fill_null(0)}
 
 

@@ -11,10 +11,10 @@ from typing import TypeAlias, final
 from qcompile.data.choose_engine import Place
 from qcompile.data.datasets.dataset import TableDataset, existing_files
 from qcompile.data.datasets.opened import ConnectedTable
-from qcompile.data.sources.csv import csv_names
+from qcompile.data.sources.csv import read_csv_names
 from qcompile.data.sources.duckdb import connect_duckdb
 from qcompile.data.sources.file_formats import CSV, PARQUET, find_files, is_arrow, open_files, read_names, suffix
-from qcompile.data.sources.parquet import parquet_rows
+from qcompile.data.sources.parquet import count_parquet_rows
 from qcompile.queries.schema import Schema
 
 PathLike: TypeAlias = "str | Path"
@@ -52,7 +52,7 @@ class Files(TableDataset):
     def known_rows(self) -> int:
         """Return the number of rows that Parquet files state; 0 for other files."""
         found = find_files(self.paths)
-        return parquet_rows(found) if suffix(found[0]) == PARQUET else 0
+        return count_parquet_rows(found) if suffix(found[0]) == PARQUET else 0
 
     def most_rows(self) -> int:
         """Return an upper bound by the sizes of CSV files; the rows of Parquet files; 0 for Arrow files.
@@ -65,8 +65,8 @@ class Files(TableDataset):
             return 0  # mapped into memory anyway
         if suffix(found[0]) == CSV:
             # Each field of a record takes one byte at least: its separator, or the line's end.
-            return sum(path.stat().st_size // max(1, len(csv_names(path))) for path in found)
-        return parquet_rows(found)
+            return sum(path.stat().st_size // max(1, len(read_csv_names(path))) for path in found)
+        return count_parquet_rows(found)
 
     def files(self) -> list[Path]:
         """Return the files, and all files in a folder whatever they are; none that does not exist."""

@@ -11,7 +11,7 @@ from typing import Any, final
 from qcompile.data.choose_engine import Place
 from qcompile.data.datasets.dataset import TableDataset
 from qcompile.data.datasets.opened import ConnectedTable
-from qcompile.data.sources.duckdb import nan_safe
+from qcompile.data.sources.duckdb import keep_nan
 from qcompile.data.sources.ibis_columns import open_ibis_table
 from qcompile.errors import OptionError
 from qcompile.queries.schema import Schema
@@ -66,6 +66,6 @@ class IbisTable(TableDataset):
     @contextmanager
     def _connect(self, columns: Schema, engine: str, memory: int, workers: int | None) -> Iterator[ConnectedTable]:
         connection = self.backend()
-        with nan_safe(connection) if connection.name == "duckdb" else nullcontext():
+        with keep_nan(connection) if connection.name == "duckdb" else nullcontext():
             source = open_ibis_table(self.table, columns, connection, "the Ibis table")
             yield ConnectedTable(engine, connection, source)

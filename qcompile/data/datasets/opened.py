@@ -53,10 +53,10 @@ class OpenedCounts(OpenedData):
     """Counts that were made elsewhere, checked.
 
     Attributes:
-      given: the tables.
+      tables: the counts.
     """
 
-    given: GivenCounts
+    tables: GivenCounts
 
     def counts(
         self, views: Iterable[Names] = (), progress: Progress = ignore_progress
@@ -66,8 +66,8 @@ class OpenedCounts(OpenedData):
         Raises:
           DataError: no table has all attributes of a view.
         """
-        self.given.require(views)
-        return nullcontext(self.given)
+        self.tables.require(views)
+        return nullcontext(self.tables)
 
 
 @dataclass(frozen=True)

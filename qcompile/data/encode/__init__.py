@@ -1,1 +1,1 @@
-"""From values to cells, and which rows count."""
+"""Encoding: from values to cells, and the choice of rows that are counted."""

@@ -1,13 +1,13 @@
 """Encoding: from the values of a column to the cells of its attribute, as Ibis expressions.
 
-Two stages. `parsed` reads a column as what the schema declares: a double, text, or true/false, with null for
-everything that is not one. `coded` maps that to the cell's number and applies the attribute's policy. Both are
+Two stages. `parse_column` reads a column as what the schema declares: a double, text, or true/false, with null for
+everything that is not one. `assign_codes` maps that to the cell's number and applies the attribute's policy. Both are
 plain SQL, so that they mean the same on every engine.
 
 Numbers are read as doubles, whatever their type: domains end below 2^53, so no value can be mistaken.
 
-The two codes after an attribute's last cell are signals: `refused(a)` for a value without a fate (an error) and
-`dropped(a)` for one that takes its row out of all counts.
+The two codes after an attribute's last cell are signals: `refused_code(a)` for a value that no policy
+covers (an error) and `dropped_code(a)` for one that takes its row out of all counts.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ NUMBER = f"^{SPACE}[+-]?(([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|[iI][nN]
 """Texts that are numbers. Engines differ in what else they would take: 0x1F, 1_000, 1d, nan."""
 
 
-def encode(source: SourceTable, schema: Schema, **beside: Any) -> Any:
-    """The Ibis table of codes: columns ``c0, c1, ...`` in schema order, of their `code_dtype` where the engine has it.
+def encode_columns(source: SourceTable, schema: Schema, **beside: Any) -> Any:
+    """Return the Ibis table of codes: columns ``c0, c1, ...`` in schema order, of `code_dtype` where the engine has it.
 
     Args:
       source: whose first columns are the attributes.
@@ -47,42 +47,42 @@ def encode(source: SourceTable, schema: Schema, **beside: Any) -> Any:
     Raises:
       DataError: a domain cannot be matched, see `require_encodable`.
     """
-    values = parsed_table(source, schema, **beside)
+    values = parse_table(source, schema, **beside)
     codes = {f"c{i}": code_column(source, values, i, attribute) for i, attribute in enumerate(schema)}
     return values.select(**codes, **{name: values[name] for name in beside})
 
 
-def parsed_table(source: SourceTable, schema: Schema, **beside: Any) -> Any:
-    """The first stage of `encode`: columns ``c<i>_<kind>``, and ``c<i>_found`` where the code was looked up already."""
+def parse_table(source: SourceTable, schema: Schema, **beside: Any) -> Any:
+    """Parse all columns: ``c<i>_<kind>``, and ``c<i>_found`` where the code is looked up already."""
     for attribute in schema:
         require_encodable(attribute, text=source.kinds is None)
     stage: dict[str, Any] = {}
     for i, attribute in enumerate(schema):
-        stage |= {f"c{i}_{kind}": parsed(source, i, kind) for kind in declared_kinds(attribute)}
+        stage |= {f"c{i}_{kind}": parse_column(source, i, kind) for kind in declared_kinds(attribute)}
     # view() keeps the stages apart: merged, each of the many comparisons would parse its text again.
-    return _with_lookups(source.table.select(**stage, **beside).view(), schema)
+    return _join_lookups(source.table.select(**stage, **beside).view(), schema)
 
 
 def code_column(source: SourceTable, values: Any, position: int, attribute: Attribute) -> Any:
-    """The second stage of `encode` for one attribute: its codes, over a `parsed_table` of the source."""
+    """Return the codes of one attribute, over the result of `parse_table`."""
     start = f"c{position}_"
     columns = {name.removeprefix(start): values[name] for name in values.columns if name.startswith(start)}
-    return coded(attribute, columns).cast(str(code_dtype(attribute)) if source.unsigned else "int64")
+    return assign_codes(attribute, columns).cast(str(code_dtype(attribute)) if source.unsigned else "int64")
 
 
-def _with_lookups(values: Any, schema: Schema) -> Any:
-    """The codes of long lists of categories, joined on as columns ``c<i>_found``: null where there is none."""
+def _join_lookups(values: Any, schema: Schema) -> Any:
+    """Join the codes of long lists of categories as columns ``c<i>_found``, null where there is none."""
     for i, attribute in enumerate(schema):
         if _is_long(attribute):
             (kind,) = declared_kinds(attribute)
-            lookup = _lookup(attribute, kind, i)
+            lookup = _lookup_table(attribute, kind, i)
             joined = values.left_join(lookup, values[f"c{i}_{kind}"] == lookup[f"label_{i}"])
             values = joined.drop(f"label_{i}")
     return values
 
 
-def _lookup(attribute: Attribute, kind: Kind, position: int) -> Any:
-    """A table of labels and their codes that is part of the query: it needs no right to write on any engine.
+def _lookup_table(attribute: Attribute, kind: Kind, position: int) -> Any:
+    """Return a table of labels and codes that is part of the query: it needs no right to write on any engine.
 
     Code and label stand in one text each, as engines differ in how they unpack several lists side by side.
     """
@@ -105,17 +105,17 @@ def _is_long(attribute: Attribute) -> bool:
 
 
 def code_dtype(attribute: Attribute) -> np.dtype[Any]:
-    """The smallest unsigned type that holds the cells and the two signals."""
-    return np.min_scalar_type(dropped(attribute))
+    """Return the smallest unsigned type that holds the cells and the two signals."""
+    return np.min_scalar_type(dropped_code(attribute))
 
 
-def refused(attribute: Attribute) -> int:
-    """The signal for a value without a fate."""
+def refused_code(attribute: Attribute) -> int:
+    """Return the signal for a value that no policy covers."""
     return attribute.size
 
 
-def dropped(attribute: Attribute) -> int:
-    """The signal for a value that takes its row out of all counts."""
+def dropped_code(attribute: Attribute) -> int:
+    """Return the signal for a value that takes its row out of all counts."""
     return attribute.size + 1
 
 
@@ -141,28 +141,28 @@ def require_encodable(attribute: Attribute, *, text: bool) -> None:
         raise DataError(f"attribute {attribute.name!r}: integers must be below 2^53 in absolute value; shift the data")
 
 
-def parsed(source: SourceTable, position: int, kind: Kind) -> Any:
-    """A column as doubles, text or booleans; null where it is none, NaN included."""
+def parse_column(source: SourceTable, position: int, kind: Kind) -> Any:
+    """Return a column as doubles, text or booleans; null where it is none, NaN included."""
     import ibis
 
     column = source.table[f"c{position}"]
     if source.kinds is None:
-        return _from_text(column, kind)
+        return _parse_text(column, kind)
     if source.kinds[position] == "null":
         return ibis.null({"number": "float64", "text": "string", "flag": "boolean"}[kind])
     return as_double(column) if kind == "number" else column
 
 
 def as_double(column: Any) -> Any:
-    """Numbers of any type as doubles, null where they are not-a-number: not all engines ask that of whole numbers."""
+    """Return numbers as doubles, null for not-a-number. Not all engines can test whole numbers for it."""
     import ibis
 
     double = column.cast("float64")
     return double if column.type().is_integer() else ibis.ifelse(double.isnan(), None, double)
 
 
-def _from_text(column: Any, kind: Kind) -> Any:
-    """A CSV field by its declared type: numbers may stand between spaces, text is taken as it is."""
+def _parse_text(column: Any, kind: Kind) -> Any:
+    """Parse a CSV field by its declared type. Spaces around numbers are allowed; text is taken as it is."""
     import ibis
 
     if kind == "number":
@@ -172,8 +172,8 @@ def _from_text(column: Any, kind: Kind) -> Any:
     return column
 
 
-def coded(attribute: Attribute, columns: dict[str, Any]) -> Any:
-    """The code of each row: a cell in ``range(size)``, or a signal.
+def assign_codes(attribute: Attribute, columns: dict[str, Any]) -> Any:
+    """Return the code of each row: a cell in ``range(size)``, or a signal.
 
     Args:
       attribute: whose domain and policy apply.
@@ -182,68 +182,69 @@ def coded(attribute: Attribute, columns: dict[str, Any]) -> Any:
     domain = attribute.domain
     if isinstance(domain, CategoryDomain):
         found = columns.get("found")
-        return _category(attribute, domain, columns) if found is None else found.fill_null(fate(attribute))
+        return _match_labels(attribute, domain, columns) if found is None else found.fill_null(fallback_code(attribute))
     value = columns["number"]
     if isinstance(domain, IntegerDomain):
         cell, known = (value - domain.low).cast("int64"), value == value.floor()
     else:
-        cell, known = _bin(value, domain.edges[1:-1]), value.notnull()
-    return _with_policy(attribute, *beyond(domain, value), known, cell)
+        cell, known = _count_edges(value, domain.edges[1:-1]), value.notnull()
+    return _apply_policy(attribute, *compare_to_ends(domain, value), known, cell)
 
 
-def beyond(domain: IntegerDomain | NumericDomain, value: Any) -> tuple[Any, Any]:
-    """Whether a number is below all cells, and whether it is above them."""
+def compare_to_ends(domain: IntegerDomain | NumericDomain, value: Any) -> tuple[Any, Any]:
+    """Return two tests of a number: below all cells, and above them."""
     if isinstance(domain, IntegerDomain):
         return value < domain.low, value > domain.high
     last = domain.edges[-1]
     return value < domain.edges[0], value > last if domain.closed else value >= last
 
 
-def _with_policy(attribute: Attribute, low: Any, high: Any, known: Any, cell: Any) -> Any:
-    """A number's cell, or its fate when it is too low, too high, or (null, fractional) in no cell at all."""
+def _apply_policy(attribute: Attribute, low: Any, high: Any, known: Any, cell: Any) -> Any:
+    """Return a number's cell, or the code that the policy gives a number that is in no cell."""
     import ibis
 
-    code = fate(attribute)
+    code = fallback_code(attribute)
     clip = attribute.policy.kind == "clip"
     first, last = (0, attribute.domain.size - 1) if clip else (code, code)
-    # The cell comes last but for the fate: engines compute it for the rows that get there only.
+    # The cell comes after both ends: engines compute it only for the rows that are between them.
     return ibis.cases((low, first), (high, last), (known, cell), else_=code)
 
 
-def fate(attribute: Attribute) -> int:
-    """The code of nulls and of values that cannot be clipped."""
+def fallback_code(attribute: Attribute) -> int:
+    """Return the code of nulls, and of values outside the domain that are not clipped."""
     match attribute.policy.kind:
         case "other":
             return attribute.domain.size
         case "drop":
-            return dropped(attribute)
+            return dropped_code(attribute)
         case _:
-            return refused(attribute)
+            return refused_code(attribute)
 
 
-def _bin(value: Any, inner: Sequence[float], first: int = 0) -> Any:
-    """The number of edges at or below the value, by a balanced tree of comparisons."""
+def _count_edges(value: Any, inner: Sequence[float], first: int = 0) -> Any:
+    """Count the edges at or below the value, by a balanced tree of comparisons."""
     import ibis
 
     if not inner:
         return ibis.literal(first, "int64")
     middle = len(inner) // 2
-    left, right = _bin(value, inner[:middle], first), _bin(value, inner[middle + 1 :], first + middle + 1)
+    left = _count_edges(value, inner[:middle], first)
+    right = _count_edges(value, inner[middle + 1 :], first + middle + 1)
     return ibis.ifelse(value < inner[middle], left, right)
 
 
-def _category(attribute: Attribute, domain: CategoryDomain, columns: dict[str, Any]) -> Any:
-    """Exact equality with a label of the column's kind; text before numbers, so that "01" may be a label beside 1."""
+def _match_labels(attribute: Attribute, domain: CategoryDomain, columns: dict[str, Any]) -> Any:
+    """Compare with the labels of the column's kind; text before numbers, so that "01" may be a label beside 1."""
     import ibis
 
     branches = [(label_kind(label), label, code) for code, label in enumerate(domain.labels)]
     branches.sort(key=lambda branch: branch[0] != "text")
     conditions = [(columns[kind] == ibis.literal(label), code) for kind, label, code in branches]
-    return ibis.cases(*conditions, else_=fate(attribute))
+    return ibis.cases(*conditions, else_=fallback_code(attribute))
 
 
-def left_out(attribute: Attribute, leave_out: bool) -> int | None:
-    """The signal, if any, of a value that takes its row out of all counts; see `qcompile.data.encode.acceptance`."""
+def omitted_code(attribute: Attribute, leave_out: bool) -> int | None:
+    """Return the signal of values that take their row out of all counts; None where the attribute has none."""
     if attribute.policy.kind == "drop":
-        return dropped(attribute)
-    return refused(attribute) if leave_out and attribute.policy.kind == "clip" else None
+        return dropped_code(attribute)
+    return refused_code(attribute) if leave_out and attribute.policy.kind == "clip" else None

@@ -1,4 +1,4 @@
-"""How rows become counts: whose they are, how many of each count, and what a row stands for."""
+"""Options of reading: the privacy unit, its contributions, and the number of rows that each row represents."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Reading:
       unit: the column with the ids of the privacy unit; None when every unit is known to have few enough rows.
       contributions: the rows of a unit that count at most; without a unit nothing is cut.
       leave_out: rows with a null in a clipped column are left out, instead of refused.
-      count_column: the column that says how many rows a row stands for, where cells were counted elsewhere.
+      count_column: the column that holds the number of rows that each row represents, for cells counted elsewhere.
 
     Raises:
-      OptionError: a field has a value it cannot take, or the count column stands beside a unit.
+      OptionError: a field has a value it cannot take, or a count column is named together with a unit.
     """
 
     unit: str | None = None
@@ -44,7 +44,7 @@ class Reading:
 
 
 def require_unit(unit: object, contributions: int) -> int:
-    """Check what the user gave; returns the rows that a unit may contribute.
+    """Check the unit, and return the number of rows that it may contribute.
 
     Raises:
       OptionError: the unit is no column name, or contributions is not a whole number from 1.

@@ -1,19 +1,19 @@
-"""The encoded table of a source: codes, and beside them what decides which rows count."""
+"""The encoded table of a source: codes, and the column that decides which rows are counted."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from qcompile.data.encode.cells import as_double, encode, parsed
+from qcompile.data.encode.cells import as_double, encode_columns, parse_column
 from qcompile.data.encode.reading import Reading
-from qcompile.data.encode.units import ids, kept, with_rank
+from qcompile.data.encode.units import is_kept, rank_rows, unit_ids
 from qcompile.data.sources.columns import SourceTable
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
 
 
 def encode_table(source: SourceTable, schema: Schema, reading: Reading) -> Any:
-    """The Ibis table that `acceptance.Judge` checks: codes in schema order and at most one column more.
+    """Return the Ibis table that `acceptance.RowFilter` checks: codes in schema order and at most one column more.
 
     With a unit that is ``kept``, whether the row counts; the ids stay in the engine. With a column of counts it is
     ``weight``, a double, null where there is no number.
@@ -27,18 +27,19 @@ def encode_table(source: SourceTable, schema: Schema, reading: Reading) -> Any:
       DataError: a domain cannot be matched, or the column of ids or counts is of another type.
     """
     if reading.unit is not None:
-        ranked = with_rank(encode(source, schema, unit=ids(source, schema, reading.unit)), schema, reading.leave_out)
+        codes = encode_columns(source, schema, unit=unit_ids(source, schema, reading.unit))
+        ranked = rank_rows(codes, schema, reading.leave_out)
         names = (f"c{i}" for i in range(len(schema)))
-        return ranked.select(*names, kept=kept(ranked, reading.contributions))
+        return ranked.select(*names, kept=is_kept(ranked, reading.contributions))
     if reading.count_column is not None:
-        return encode(source, schema, weight=_weight(source, schema, reading.count_column))
-    return encode(source, schema)
+        return encode_columns(source, schema, weight=_weight(source, schema, reading.count_column))
+    return encode_columns(source, schema)
 
 
 def _weight(source: SourceTable, schema: Schema, name: str) -> Any:
     position = len(schema)
     if source.kinds is None or source.kinds[position] == "null":
-        return parsed(source, position, "number")
+        return parse_column(source, position, "number")
     column = source.table[f"c{position}"]
     if source.kinds[position] != "number":
         kind = column.type()

@@ -1,4 +1,4 @@
-"""The privacy unit: which rows belong to whom, and at most so many rows of each.
+"""The privacy unit: the rows of each person, and the cut to a number of rows of each.
 
 The guarantee for a person (a household, a device) with several rows holds for as many rows as the plan's
 `contributions`; a unit that has more is cut down to that number before anything is counted. Which of its rows stay
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from qcompile.data.encode.cells import EXACT, left_out
+from qcompile.data.encode.cells import EXACT, omitted_code
 from qcompile.data.encode.reading import Reading
 from qcompile.data.sources.columns import AnyColumn, SourceTable
 from qcompile.errors import DataError, OptionError
@@ -27,7 +27,7 @@ from qcompile.queries.schema import Schema
 
 
 def columns_to_open(schema: Schema, reading: Reading) -> Schema:
-    """The columns to open: the attributes and, behind them, the unit's where it is none of them, or that of counts.
+    """Return the columns to open: the attributes, then the unit's if it is no attribute, or the column of counts.
 
     Raises:
       OptionError: the column of counts is an attribute, too.
@@ -38,14 +38,14 @@ def columns_to_open(schema: Schema, reading: Reading) -> Schema:
                 f"count_column={reading.count_column!r} is an attribute of the schema; a column cannot be both a value "
                 "and the number of rows that have it"
             )
-        return Schema((*schema, AnyColumn.called(reading.count_column, "holds the counts")))
+        return Schema((*schema, AnyColumn.named(reading.count_column, "holds the counts")))
     if reading.unit is None or reading.unit in schema:
         return schema
-    return Schema((*schema, AnyColumn.called(reading.unit)))
+    return Schema((*schema, AnyColumn.named(reading.unit)))
 
 
-def ids(source: SourceTable, schema: Schema, unit: str) -> Any:
-    """The ids of the units as text; null where there is none.
+def unit_ids(source: SourceTable, schema: Schema, unit: str) -> Any:
+    """Return the ids of the units as text; null where there is none.
 
     In a CSV file an id is the text as it is written: 1 and 01 are two units. Otherwise ids are text or whole numbers.
 
@@ -74,7 +74,7 @@ def ids(source: SourceTable, schema: Schema, unit: str) -> Any:
 
 
 def _floating_ids(column: Any) -> Any:
-    """Whole numbers as such, so that 7.0 is the unit 7; no id where it is NaN. Other numbers are ids as they are."""
+    """Return ids of floating numbers: 7.0 is the unit 7, NaN is no id, other numbers are taken as they are."""
     import ibis
 
     number = column.cast("float64")
@@ -86,22 +86,22 @@ def _floating_ids(column: Any) -> Any:
     return ibis.ifelse(number.isnan(), None, text)
 
 
-def counting(codes: Any, schema: Schema, leave_out: bool = False) -> Any:
-    """Whether no policy drops a row, over a table of codes; ``leave_out`` as in `reading.Reading`."""
+def is_counted(codes: Any, schema: Schema, leave_out: bool = False) -> Any:
+    """Return the test that no policy drops a row, over a table of codes; ``leave_out`` as in `reading.Reading`."""
     import ibis
 
-    tests = [codes[f"c{i}"] != s for i, a in enumerate(schema) if (s := left_out(a, leave_out)) is not None]
+    tests = [codes[f"c{i}"] != s for i, a in enumerate(schema) if (s := omitted_code(a, leave_out)) is not None]
     return ibis.and_(*tests) if tests else ibis.literal(True)
 
 
-def with_rank(codes: Any, schema: Schema, leave_out: bool = False) -> Any:
-    """A table of codes and ids with three columns more.
+def rank_rows(codes: Any, schema: Schema, leave_out: bool = False) -> Any:
+    """Add three columns to a table of codes and ids.
 
     ``counts``: no policy drops the row; ``rank``: its place from 0 among the rows of its unit that count (or do not);
     ``mine``: whether it has an id.
 
     Args:
-      codes: columns ``c0, c1, ...`` as `qcompile.data.encode.cells.encode` makes them, and ``unit``.
+      codes: columns ``c0, c1, ...`` as `qcompile.data.encode.cells.encode_columns` makes them, and ``unit``.
       schema: the attributes.
       leave_out: as in `qcompile.data.encode.reading.Reading`.
     """
@@ -111,7 +111,7 @@ def with_rank(codes: Any, schema: Schema, leave_out: bool = False) -> Any:
     # The order says nothing, as all rows of the window are alike; but some engines want one.
     copy = ibis.row_number().over(group_by=["unit", *names], order_by=names[0])
     # view() keeps the stages apart: a window function may not look into another one.
-    alike = codes.mutate(counts=counting(codes, schema, leave_out), mine=codes.unit.notnull(), copy=copy).view()
+    alike = codes.mutate(counts=is_counted(codes, schema, leave_out), mine=codes.unit.notnull(), copy=copy).view()
     hashed = alike.mutate(digest=_digest(alike, names)).view()
     rank = ibis.row_number().over(group_by=["unit", "counts"], order_by=["digest", *names, "copy"])
     return hashed.mutate(rank=rank).drop("digest", "copy").view()
@@ -127,12 +127,12 @@ def _digest(rows: Any, names: Sequence[str]) -> Any:
 
 @cache
 def _md5() -> Any:
-    """The engine's own function: Ibis does not know that all of them have it."""
+    """Return the engine's own function: Ibis does not know that all engines have it."""
     import ibis
 
     return ibis.udf.scalar.builtin(name="md5", signature=(("string",), "string"))(lambda text: None)
 
 
-def kept(ranked: Any, contributions: int) -> Any:
-    """Whether a row of `with_rank` counts in the end: no policy drops it, it has an id, and its rank is low enough."""
+def is_kept(ranked: Any, contributions: int) -> Any:
+    """Return the test that a row of `rank_rows` is counted: no policy drops it, it has an id and a low rank."""
     return ranked.counts & ranked.mine & (ranked["rank"] < contributions)

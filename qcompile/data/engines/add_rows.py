@@ -27,7 +27,7 @@ def add_rows(
       counts: flat, one entry per cell, C order.
       columns: the codes of each axis, one per row.
       shape: the axes' sizes.
-      weights: how many rows each stands for, whole numbers with a sum below 2^53; one each where None.
+      weights: number of rows that each represents, whole numbers with a sum below 2^53; one each where None.
       rows: first and one behind the last row that is added; all where None.
     """
     first, last = (0, len(columns[0])) if rows is None else rows

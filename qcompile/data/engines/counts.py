@@ -23,17 +23,17 @@ MANY_ROWS = 2**23
 
 
 class ExactCounts(Protocol):
-    """What a mechanism needs of the data."""
+    """The exact tables of the data, as mechanisms use them."""
 
     @property
     def total(self) -> int:
         """Number of rows that count."""
 
     def table(self, names: tuple[str, ...]) -> IntArray:
-        """The exact counts over ``names``, one axis each in the order given; 0-dimensional for none."""
+        """Return the exact counts over ``names``, one axis each in that order; 0-dimensional for no names."""
 
     def tables(self, views: Sequence[tuple[str, ...]]) -> Iterator[tuple[Names, Callable[[], IntArray]]]:
-        """Each of the views once, in an order that suits the engine, with what makes its table.
+        """Yield each view once, in an order that suits the engine, with a function that returns its table.
 
         What makes a table may be called from any thread, several at a time, as long as it is called before many more
         views are taken: the tables of one scan of the rows are held together, see `qcompile.data.engines.cover`.
@@ -42,13 +42,13 @@ class ExactCounts(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows that count, encoded.
+    """The encoded rows that are counted.
 
     Attributes:
       schema: what the codes refer to.
       codes: attribute name to one code in ``range(size)`` per row, in the smallest unsigned type that fits.
       total: number of rows, the same for every table.
-      weights: how many rows each stands for, where cells were counted elsewhere: whole numbers.
+      weights: number of rows that each represents, where cells were counted elsewhere: whole numbers.
       workers: threads that count a single table of many rows.
     """
 
@@ -59,7 +59,7 @@ class Rows:
     workers: int = 1
 
     def table(self, names: tuple[str, ...]) -> IntArray:
-        """The exact counts over ``names``, one axis each in the order given; the total, 0-dimensional, for none.
+        """Return the exact counts over ``names``, one axis each in that order; the total, 0-dimensional, for no names.
 
         Raises:
           IntegrityError: an unknown or repeated name.
@@ -89,7 +89,7 @@ class Rows:
         return counts.reshape(shape)
 
     def tables(self, views: Sequence[tuple[str, ...]]) -> Iterator[tuple[Names, Callable[[], IntArray]]]:
-        """All views in their order; the rows are counted when a table is made, whichever thread that is.
+        """Return all views in their order; the rows are counted by the thread that calls the function.
 
         Raises:
           IntegrityError: an unknown or repeated name.
@@ -101,5 +101,5 @@ class Rows:
 
 
 def holds_counts(data: object) -> TypeGuard[Mapping[Any, Any]]:
-    """Whether the data are counts that were made elsewhere, not rows."""
+    """True if the data are counts that were made elsewhere, not rows."""
     return isinstance(data, Mapping) and any(isinstance(key, tuple) for key in data)

@@ -1,4 +1,4 @@
-"""Which tables to count so that a scan of the rows serves many views.
+"""Tables to count so that a scan of the rows serves many views.
 
 A view is a set of attributes. Views whose union has few cells are counted as one table over the union, and summed out
 of it; several such tables are counted in one scan, as long as they fit in memory together.
@@ -40,8 +40,8 @@ class Union:
     views: tuple[Names, ...]
 
 
-def unions(schema: Schema, views: Sequence[Names], limit: int = UNION_CELLS) -> list[Union]:
-    """Every view in one union, each of at most ``limit`` cells or of a single view; greedy, large views first."""
+def plan_unions(schema: Schema, views: Sequence[Names], limit: int = UNION_CELLS) -> list[Union]:
+    """Put every view into one union of at most ``limit`` cells, or of a single view; greedy, large views first."""
     masks = [sum(1 << schema.positions[n] for n in view) for view in views]
     sizes = {1 << i: attribute.size for i, attribute in enumerate(schema)}
     # Sorting is stable: equal views stay in their order.
@@ -49,7 +49,7 @@ def unions(schema: Schema, views: Sequence[Names], limit: int = UNION_CELLS) -> 
     found = []
     while left:
         near = left[:LOOK_AHEAD]
-        union = _grown(masks[near[0]], [masks[i] for i in near], sizes, limit)
+        union = _grow_union(masks[near[0]], [masks[i] for i in near], sizes, limit)
         inside = [i for i in near if masks[i] | union == union]
         left = [i for i in near if masks[i] | union != union] + left[LOOK_AHEAD:]
         names = tuple(n for p, n in enumerate(schema.names) if union >> p & 1)
@@ -57,8 +57,8 @@ def unions(schema: Schema, views: Sequence[Names], limit: int = UNION_CELLS) -> 
     return found
 
 
-def _grown(union: int, masks: Sequence[int], sizes: dict[int, int], limit: int) -> int:
-    """A union with more attributes: each time those that let most views in."""
+def _grow_union(union: int, masks: Sequence[int], sizes: dict[int, int], limit: int) -> int:
+    """Add attributes to a union: each time those that let most views in."""
     size = _cells(union, sizes)
     while True:
         room, outside = limit // size, ~union
@@ -80,8 +80,8 @@ def _cells(mask: int, sizes: dict[int, int]) -> int:
     return product
 
 
-def scans(schema: Schema, found: Sequence[Union]) -> Iterator[list[Union]]:
-    """Unions in groups that fill no more than `SCAN_BYTES` together."""
+def group_scans(schema: Schema, found: Sequence[Union]) -> Iterator[list[Union]]:
+    """Yield groups of unions that fill no more than `SCAN_BYTES` together."""
     group: list[Union] = []
     held = 0
     for union in found:

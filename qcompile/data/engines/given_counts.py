@@ -25,12 +25,12 @@ class GivenCounts:
 
     Attributes:
       schema: what the axes refer to.
-      given: attribute names to int64 counts, one axis per name in that order.
+      arrays: attribute names to int64 counts, one axis per name in that order.
       total: number of rows, the sum of every table.
     """
 
     schema: Schema
-    given: Mapping[Names, IntArray]
+    arrays: Mapping[Names, IntArray]
     total: int
 
     @classmethod
@@ -46,41 +46,41 @@ class GivenCounts:
         return cls(schema, tables, int(next(iter(tables.values())).sum()))
 
     def require(self, views: Iterable[Names]) -> None:
-        """Refuse at once what `table` would refuse later.
+        """Refuse views that `table` would refuse later.
 
         Raises:
-          DataError: no given table has all attributes of a view; names the first such view.
+          DataError: no table has all attributes of a view; names the first such view.
         """
         for names in views:
             self._holder(names)
 
     def table(self, names: tuple[str, ...]) -> IntArray:
-        """The counts over ``names`` in that order, summed from the smallest given table that has them all.
+        """Return the counts over ``names`` in that order, summed from the smallest table that has them all.
 
         Raises:
-          DataError: no given table has them all.
+          DataError: no table has them all.
         """
         key = self._holder(names)
-        return marginal(key, self.given[key], names)
+        return marginal(key, self.arrays[key], names)
 
     def tables(self, views: Sequence[Names]) -> Iterator[tuple[Names, Callable[[], IntArray]]]:
-        """All views in their order, with what sums their tables out of the given ones.
+        """Return all views in their order, each with a function that sums its table.
 
         Raises:
-          DataError: no given table has all attributes of a view.
+          DataError: no table has all attributes of a view.
         """
         self.require(views)
         return ((view, partial(self.table, view)) for view in views)
 
     def _holder(self, names: Names) -> Names:
-        holders = [key for key in self.given if set(names) <= set(key)]
+        holders = [key for key in self.arrays if set(names) <= set(key)]
         if not holders:
-            raise DataError(f"no given table has the view ({', '.join(names)}); add its counts to the data")
+            raise DataError(f"no table has the view ({', '.join(names)}); add its counts to the data")
         return min(holders, key=lambda k: cells(self.schema.shape(k)))
 
 
 def marginal(key: Names, counts: IntArray, names: tuple[str, ...]) -> IntArray:
-    """A table summed down to some of its attributes, axes in the order of ``names``."""
+    """Sum a table down to some of its attributes, axes in the order of ``names``."""
     away = tuple(axis for axis, name in enumerate(key) if name not in names)
     kept = [name for name in key if name in names]
     summed = np.asarray(counts.sum(axis=away, dtype=np.int64))
@@ -103,7 +103,7 @@ def _names(key: object, schema: Schema) -> Names:
 
 
 def _counts(key: Names, value: object, schema: Schema) -> IntArray:
-    """One table as int64, checked."""
+    """Return one table as int64, checked."""
     try:
         array = np.asarray(value)
     except ValueError:  # nested lists of unequal lengths
@@ -129,8 +129,8 @@ def _counts(key: Names, value: object, schema: Schema) -> IntArray:
 
 
 def _require_agreement(schema: Schema, tables: Mapping[Names, IntArray]) -> None:
-    """Tables of the same rows have the same sums over the attributes that they share, the total included."""
-    # Sets of attributes as bits: with thousands of tables, the pairs are worth being quick about.
+    """Refuse tables with different sums over the attributes that they share, or with different totals."""
+    # Sets of attributes as bits: with thousands of tables, this must be quick.
     masks = {key: sum(1 << schema.positions[name] for name in key) for key in tables}
     first: dict[int, tuple[Names, str]] = {}
     for key, mask in masks.items():

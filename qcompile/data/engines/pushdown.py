@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from qcompile.data.encode.acceptance import LARGEST_TOTAL, may_refuse, require_accepted
-from qcompile.data.encode.cells import refused
+from qcompile.data.encode.cells import refused_code
 from qcompile.data.encode.reading import Reading
-from qcompile.data.encode.units import counting
+from qcompile.data.encode.units import is_counted
 from qcompile.data.engines.cover import Names
-from qcompile.data.engines.scans import Scans, plan
+from qcompile.data.engines.scans import Scans, plan_scans
 from qcompile.data.sources.engine_errors import call_engine, fetch
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
@@ -34,7 +34,7 @@ def push_down(
     explain: Explain,
     rows: int | None = None,
 ) -> Scans:
-    """Tables counted by the backend; one query, made now, checks all rows.
+    """Have the backend count tables. One query, made now, checks all rows.
 
     Args:
       connection: the Ibis backend.
@@ -48,31 +48,33 @@ def push_down(
     Raises:
       DataError: the data is refused.
     """
-    total = _checked(connection, codes, schema, reading, explain, rows)
+    total = _check(connection, codes, schema, reading, explain, rows)
     # Rows that have become refused since are no cells: they must not fall into others.
-    good = [codes[f"c{i}"] != refused(a) for i, a in enumerate(schema) if may_refuse(a, reading.leave_out)]
+    good = [codes[f"c{i}"] != refused_code(a) for i, a in enumerate(schema) if may_refuse(a, reading.leave_out)]
     kept = codes.filter(_counts(codes, schema, reading), *good).view()
 
     def count(names: Sequence[Names]) -> dict[Names, IntArray]:
-        found = (_tables(connection, kept, schema, reading, keys, explain) for keys in _queries(schema, names))
+        found = (
+            _count_tables(connection, kept, schema, reading, keys, explain) for keys in _group_queries(schema, names)
+        )
         return {key: table for tables in found for key, table in tables.items()}
 
-    return Scans(schema, total, plan(schema, views), count, {})
+    return Scans(schema, total, plan_scans(schema, views), count, {})
 
 
 def _counts(codes: Any, schema: Schema, reading: Reading) -> Any:
-    return codes.kept if reading.unit is not None else counting(codes, schema, reading.leave_out)
+    return codes.kept if reading.unit is not None else is_counted(codes, schema, reading.leave_out)
 
 
-def _checked(connection: Any, codes: Any, schema: Schema, reading: Reading, explain: Explain, rows: int | None) -> int:
-    """The number of rows that count, where nothing has to be refused."""
+def _check(connection: Any, codes: Any, schema: Schema, reading: Reading, explain: Explain, rows: int | None) -> int:
+    """Refuse bad values, and return the number of rows that are counted."""
     import ibis
 
     codes = codes.mutate(counts=_counts(codes, schema, reading))
     kept = codes.counts
     sums = {"rows": codes.count(), "total": codes.count(where=kept)}
     checked = [(i, a) for i, a in enumerate(schema) if may_refuse(a, reading.leave_out)]
-    sums |= {f"refused{i}": codes.count(where=codes[f"c{i}"] == refused(a)) for i, a in checked}
+    sums |= {f"refused{i}": codes.count(where=codes[f"c{i}"] == refused_code(a)) for i, a in checked}
     if reading.count_column is not None:
         weight = codes.weight
         good = (weight >= 0) & (weight <= LARGEST_TOTAL) & (weight == weight.floor())
@@ -88,10 +90,10 @@ def _checked(connection: Any, codes: Any, schema: Schema, reading: Reading, expl
     return number["total"]
 
 
-def _tables(
+def _count_tables(
     connection: Any, kept: Any, schema: Schema, reading: Reading, keys: Sequence[Names], explain: Explain
 ) -> dict[Names, IntArray]:
-    """Several tables by one query: each row is unfolded into its cells, one in each table, and all are grouped at once.
+    """Count several tables by one query: each row becomes one cell of each table, and all are grouped at once.
 
     So a row is encoded once, however many tables there are.
     """
@@ -99,7 +101,7 @@ def _tables(
 
     shapes = [schema.shape(key) for key in keys]
     ends = list(itertools.accumulate(map(cells, shapes), initial=0))
-    places = [_cell(kept, schema, key) + start for key, start in zip(keys, ends, strict=False)]
+    places = [_flat_cell(kept, schema, key) + start for key, start in zip(keys, ends, strict=False)]
     weighted = {} if reading.count_column is None else {"weight": kept.weight}
     rows = kept.select(cell=ibis.array(places).unnest(), **weighted).view()
     number = rows.count() if reading.count_column is None else rows.weight.sum()
@@ -111,8 +113,8 @@ def _tables(
     return {key: piece.reshape(shape) for key, piece, shape in zip(keys, pieces, shapes, strict=True)}
 
 
-def _cell(kept: Any, schema: Schema, key: Names) -> Any:
-    """The flat cell of each row, C order."""
+def _flat_cell(kept: Any, schema: Schema, key: Names) -> Any:
+    """Return the flat cell of each row, C order."""
     import ibis
 
     cell = ibis.literal(0, "int64")
@@ -121,8 +123,8 @@ def _cell(kept: Any, schema: Schema, key: Names) -> Any:
     return cell
 
 
-def _queries(schema: Schema, names: Sequence[Names]) -> Iterator[list[Names]]:
-    """Tables in groups of no more than `FETCHED` cells, or of a single one."""
+def _group_queries(schema: Schema, names: Sequence[Names]) -> Iterator[list[Names]]:
+    """Yield groups of tables of no more than `FETCHED` cells, or of a single table."""
     group: list[Names] = []
     for key in names:
         if group and sum(cells(schema.shape(k)) for k in [*group, key]) > FETCHED:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from qcompile.data.engines.cover import Names, Union, scans, unions
+from qcompile.data.engines.cover import Names, Union, group_scans, plan_unions
 from qcompile.data.engines.given_counts import marginal
 from qcompile.errors import IntegrityError
 from qcompile.queries.schema import Schema
@@ -40,7 +40,7 @@ class Scans:
         self._lock = threading.Lock()
 
     def table(self, names: Names) -> IntArray:
-        """The exact counts over ``names``, one axis each in the order given; 0-dimensional for none.
+        """Return the exact counts over ``names``, one axis each in that order; 0-dimensional for no names.
 
         Raises:
           IntegrityError: an unknown or repeated name.
@@ -59,7 +59,7 @@ class Scans:
             return marginal(holder, self._held[holder], names)
 
     def tables(self, views: Sequence[Names]) -> Iterator[tuple[Names, Callable[[], IntArray]]]:
-        """All views, each once, those of a scan one behind the other; the callables may be called from any thread.
+        """Yield all views once, those of one scan in a row; the functions may be called from any thread.
 
         Raises:
           IntegrityError: an unknown or repeated name.
@@ -68,7 +68,7 @@ class Scans:
         """
         for view in views:
             require_names(self.schema, view)
-        for scan in self._planned if sorted(views) == self._expected else plan(self.schema, views):
+        for scan in self._planned if sorted(views) == self._expected else plan_scans(self.schema, views):
             with self._lock:
                 if any(union.names not in self._held for union in scan):
                     self._scan(scan)
@@ -83,13 +83,13 @@ class Scans:
         self._held = self._count([union.names for union in scan])
 
 
-def plan(schema: Schema, views: Sequence[Names]) -> list[Scan]:
-    """The scans that serve all views."""
-    return list(scans(schema, unions(schema, views)))
+def plan_scans(schema: Schema, views: Sequence[Names]) -> list[Scan]:
+    """Return the scans that serve all views."""
+    return list(group_scans(schema, plan_unions(schema, views)))
 
 
 def require_names(schema: Schema, names: Names) -> Names:
-    """The names in schema order.
+    """Return the names in schema order.
 
     Raises:
       IntegrityError: an unknown or repeated name.

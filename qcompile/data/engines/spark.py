@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from qcompile.data.sources.columns import SourceTable, by_position, locate, require_types
-from qcompile.data.sources.csv import csv_positions, explain_csv, require_lines, text_table
+from qcompile.data.sources.columns import SourceTable, locate, require_types, select_columns
+from qcompile.data.sources.csv import explain_csv, locate_csv_columns, read_text_columns, require_lines
 from qcompile.data.sources.duckdb import connect_duckdb
 from qcompile.data.sources.engine_errors import call_engine, quiet
 from qcompile.data.sources.file_formats import CSV, suffix
-from qcompile.data.sources.parquet import common_fields, damaged_text, parquet_rows
+from qcompile.data.sources.parquet import count_parquet_rows, damage_message, read_common_fields
 from qcompile.errors import DataError, OptionError
 from qcompile.queries.schema import Schema
 
@@ -36,7 +36,7 @@ PATTERN = re.compile(r"[*?\[\]{}\\:,]")
 
 
 def start_session(memory: int | None = None) -> Any:
-    """The Spark session that is active, or a new one, quiet and without a web page; it is left running.
+    """Return the active Spark session, or a new one, quiet and without a web page; it is left running.
 
     Args:
       memory: bytes for a new session on this machine.
@@ -52,10 +52,10 @@ def start_session(memory: int | None = None) -> Any:
     elsewhere = active is not None or os.environ.get("SPARK_REMOTE") or os.environ.get("JAVA_HOME")
     if not elsewhere and shutil.which("java") is None:
         raise OptionError("engine='spark' needs Java 17, which is not found; install it (default-jre-headless)")
-    return active or _started(SparkSession.builder, memory)
+    return active or _start(SparkSession.builder, memory)
 
 
-def _started(builder: Any, memory: int | None) -> Any:
+def _start(builder: Any, memory: int | None) -> Any:
     settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.app.name": "qcompile"}
     # Spark makes this folder, which stays empty; by itself, it does so wherever it is started.
     settings["spark.sql.warehouse.dir"] = str(Path(tempfile.gettempdir()) / "qcompile-spark")
@@ -64,7 +64,7 @@ def _started(builder: Any, memory: int | None) -> Any:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        with quiet(), _silent():
+        with quiet(), _silence_stderr():
             started = call_engine(builder.getOrCreate, lambda _: "Spark could not be started")
     except (DataError, RuntimeError):
         started = None
@@ -77,8 +77,8 @@ def _started(builder: Any, memory: int | None) -> Any:
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
-    """Start a program that writes nothing on our stderr: Spark greets there, names the machine, and quotes values."""
+def _silence_stderr() -> Iterator[None]:
+    """Keep a program that is started from writing on stderr: Spark names the machine there, and quotes values."""
     sys.stderr.flush()
     before, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 2)
@@ -92,7 +92,7 @@ def _silent() -> Iterator[None]:
 
 @contextmanager
 def connect_session(spark: Any) -> Iterator[Any]:
-    """An Ibis connection to a session, whose settings are as before in the end."""
+    """Yield an Ibis connection to a session; its settings are restored in the end."""
     import ibis
 
     before = {name: spark.conf.get(name, None) for name in SET_BY_IBIS}
@@ -107,7 +107,7 @@ def connect_session(spark: Any) -> Iterator[Any]:
 
 @contextmanager
 def view_frame(connection: Any, frame: Any) -> Iterator[Any]:
-    """A Spark DataFrame as an Ibis table of the connection, under a name that is taken back in the end."""
+    """Yield a Spark DataFrame as an Ibis table, under a name that is dropped in the end."""
     name = f"qcompile_{os.getpid()}_{next(_NUMBERS)}"
     frame.createTempView(name)
     try:
@@ -119,7 +119,7 @@ def view_frame(connection: Any, frame: Any) -> Iterator[Any]:
 
 @contextmanager
 def cache_table(connection: Any, table: Any, explain: Callable[[str], str]) -> Iterator[Any]:
-    """An Ibis table whose rows Spark keeps in its memory, never on disk; what does not fit is computed again."""
+    """Yield an Ibis table whose rows Spark keeps in memory, never on disk; rows that do not fit are computed again."""
     from pyspark.storagelevel import StorageLevel
 
     frame = call_engine(
@@ -134,7 +134,7 @@ def cache_table(connection: Any, table: Any, explain: Callable[[str], str]) -> I
 
 @contextmanager
 def open_spark_files(connection: Any, paths: Sequence[Path], columns: Schema) -> Iterator[tuple[SourceTable, int]]:
-    """Files read by Spark itself, and their number of rows as another reader counts them.
+    """Yield files that Spark reads, and their number of rows as another reader counts them.
 
     Spark forgives much in a CSV file that means a mistake: so DuckDB parses it first, by the rules that hold for all
     engines.
@@ -152,7 +152,7 @@ def open_spark_files(connection: Any, paths: Sequence[Path], columns: Schema) ->
 
 
 def _csv(connection: Any, paths: Sequence[Path], columns: Schema) -> Iterator[tuple[SourceTable, int]]:
-    header, positions = csv_positions(paths, columns)
+    header, positions = locate_csv_columns(paths, columns)
     for path in paths:
         require_lines(path)
 
@@ -160,7 +160,7 @@ def _csv(connection: Any, paths: Sequence[Path], columns: Schema) -> Iterator[tu
         return explain_csv(paths, text)
 
     with connect_duckdb() as duckdb:
-        rows = call_engine(lambda: int(duckdb.execute(text_table(paths, len(header), duckdb).count())), explain)
+        rows = call_engine(lambda: int(duckdb.execute(read_text_columns(paths, len(header), duckdb).count())), explain)
     frame = call_engine(
         lambda: connection._session.read.csv(
             _addresses(paths),
@@ -180,22 +180,23 @@ def _csv(connection: Any, paths: Sequence[Path], columns: Schema) -> Iterator[tu
         explain,
     )
     with view_frame(connection, frame) as table:
-        named = by_position(table, positions)
+        named = select_columns(table, positions)
         texts = {name: (named[name] == EMPTY).ifelse("", named[name]) for name in named.columns}
         yield SourceTable(named.select(**texts), None, explain, unsigned=False), rows
 
 
 def _parquet(connection: Any, paths: Sequence[Path], columns: Schema) -> Iterator[tuple[SourceTable, int]]:
-    fields = common_fields(paths)
+    fields = read_common_fields(paths)
     positions = locate(columns, fields.names, str(paths[0]))
     kinds = require_types(columns, [fields.field(i).type for i in positions])
-    damaged = f"{damaged_text(paths)}; or it has types or names that Spark cannot read: then use engine='duckdb'"
+    damaged = f"{damage_message(paths)}; or it has types or names that Spark cannot read: then use engine='duckdb'"
     frame = call_engine(
         lambda: connection._session.read.parquet(*_addresses(paths)).toDF(*(f"f{i}" for i in range(len(fields)))),
         lambda _: damaged,
     )
     with view_frame(connection, frame) as table:
-        yield SourceTable(by_position(table, positions), kinds, lambda _: damaged, unsigned=False), parquet_rows(paths)
+        source = SourceTable(select_columns(table, positions), kinds, lambda _: damaged, unsigned=False)
+        yield source, count_parquet_rows(paths)
 
 
 def _addresses(paths: Sequence[Path]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Batches of encoded rows from an engine, and what is made of them: compact rows in memory, or tables at once."""
+"""Batches of encoded rows from an engine; they become compact rows in memory, or tables at once."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qcompile.data.encode.acceptance import Judge
+from qcompile.data.encode.acceptance import RowFilter
 from qcompile.data.encode.cells import code_dtype
 from qcompile.data.encode.reading import Reading
 from qcompile.data.engines.add_rows import add_rows
 from qcompile.data.engines.counts import Rows
 from qcompile.data.engines.cover import Names
-from qcompile.data.engines.scans import Scans, plan
+from qcompile.data.engines.scans import Scans, plan_scans
 from qcompile.data.sources.engine_errors import call_engine
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
@@ -32,7 +32,7 @@ Stream = Callable[[], Iterator[Batch]]
 
 
 def read_batches(connection: Any, expression: Any, explain: Callable[[str], str]) -> Iterator[Batch]:
-    """The rows of an expression, piece by piece; the whole is never held.
+    """Yield the rows of an expression in batches; the whole is never held.
 
     Raises:
       DataError: the engine refused the data.
@@ -56,7 +56,7 @@ def _reader(connection: Any, expression: Any) -> Iterator[Any]:
 
 
 def load_rows(stream: Stream, schema: Schema, reading: Reading, limit: int, workers: int) -> Rows:
-    """All rows in memory, in the smallest types.
+    """Read all rows into memory, in the smallest types.
 
     Args:
       stream: of the encoded rows.
@@ -69,34 +69,34 @@ def load_rows(stream: Stream, schema: Schema, reading: Reading, limit: int, work
       DataError: the data is refused.
       SizeError: there are too many rows.
     """
-    judge = Judge(schema, reading)
+    row_filter = RowFilter(schema, reading)
     kept: list[list[npt.NDArray[Any]]] = [[] for _ in schema]
-    stands: list[npt.NDArray[np.float64]] = []
+    weighted: list[npt.NDArray[np.float64]] = []
     rows, width = 0, row_bytes(schema, reading)
     for batch in stream():
-        codes, weights = judge.sift(batch)
+        codes, weights = row_filter.apply(batch)
         rows += len(codes[0])
         require_memory("the encoded table", rows, "use engine='duckdb', which holds no rows", limit, width)
         for column, code in zip(kept, codes, strict=True):
             column.append(code)
         if weights is not None:
-            stands.append(weights)
-    judge.require()
+            weighted.append(weights)
+    row_filter.require()
     columns = {}
     for attribute, column in zip(schema, kept, strict=True):
         columns[attribute.name] = np.concatenate(column) if column else np.zeros(0, code_dtype(attribute))
         column.clear()  # at once, or the rows would be held twice
-    stood = None if reading.count_column is None else np.concatenate([np.zeros(0), *stands])
-    return Rows(schema, columns, judge.total, stood, workers)
+    weights = None if reading.count_column is None else np.concatenate([np.zeros(0), *weighted])
+    return Rows(schema, columns, row_filter.total, weights, workers)
 
 
 def row_bytes(schema: Schema, reading: Reading) -> int:
-    """Bytes that an encoded row takes."""
+    """Return the bytes of an encoded row."""
     return sum(code_dtype(a).itemsize for a in schema) + (8 if reading.count_column is not None else 0)
 
 
 def count_stream(stream: Stream, schema: Schema, reading: Reading, views: Sequence[Names]) -> Scans:
-    """Tables counted while the rows pass by; the first scan, which checks all rows, is made now.
+    """Count tables batch by batch, holding no rows. The first scan, made now, checks all rows.
 
     Args:
       stream: of the encoded rows.
@@ -108,23 +108,23 @@ def count_stream(stream: Stream, schema: Schema, reading: Reading, views: Sequen
       DataError: the data is refused.
       SizeError: a table is too large for the memory.
     """
-    judge = Judge(schema, reading)
-    planned = plan(schema, views)
-    held = scan(stream, schema, judge, [union.names for union in planned[0]] if planned else [])
-    judge.require()
+    row_filter = RowFilter(schema, reading)
+    planned = plan_scans(schema, views)
+    held = scan(stream, schema, row_filter, [union.names for union in planned[0]] if planned else [])
+    row_filter.require()
 
     def again(names: Sequence[Names]) -> dict[Names, IntArray]:
-        later = Judge(schema, reading)
+        later = RowFilter(schema, reading)
         tables = scan(stream, schema, later, names)
         later.require()
-        if later.total != judge.total:
+        if later.total != row_filter.total:
             raise DataError("the data changed while it was counted; do not write to it during a run")
         return tables
 
-    return Scans(schema, judge.total, planned, again, held)
+    return Scans(schema, row_filter.total, planned, again, held)
 
 
-def scan(stream: Stream, schema: Schema, judge: Judge, names: Sequence[Names]) -> dict[Names, IntArray]:
+def scan(stream: Stream, schema: Schema, row_filter: RowFilter, names: Sequence[Names]) -> dict[Names, IntArray]:
     """Count tables in one pass; a thread counts a batch while the engine makes the next one."""
     tables = {key: np.zeros(cells(schema.shape(key)), dtype=np.int64) for key in names}
     with ThreadPoolExecutor(1) as counting:
@@ -132,15 +132,15 @@ def scan(stream: Stream, schema: Schema, judge: Judge, names: Sequence[Names]) -
         for batch in stream():
             if previous is not None:
                 previous.result()
-            previous = counting.submit(_add, schema, judge, tables, batch)
+            previous = counting.submit(_add, schema, row_filter, tables, batch)
         if previous is not None:
             previous.result()
     return {key: table.reshape(schema.shape(key)) for key, table in tables.items()}
 
 
-def _add(schema: Schema, judge: Judge, tables: dict[Names, IntArray], batch: Batch) -> None:
-    codes, weights = judge.sift(batch)
+def _add(schema: Schema, row_filter: RowFilter, tables: dict[Names, IntArray], batch: Batch) -> None:
+    codes, weights = row_filter.apply(batch)
     for key, table in tables.items():
         add_rows(table, [codes[schema.positions[n]] for n in key] or [codes[0][:0]], schema.shape(key) or (1,), weights)
     if () in tables:
-        tables[()][0] = judge.total
+        tables[()][0] = row_filter.total

@@ -1,1 +1,1 @@
-"""Where rows come from."""
+"""Formats and connections that rows come from."""

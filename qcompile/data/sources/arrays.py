@@ -54,13 +54,13 @@ def _read_column(name: str, column: Callable[[int], Any], position: int) -> Any:
 
 
 def _to_arrow(name: str, values: Any) -> Any:
-    """One column as an Arrow array whose type Arrow infers, or takes over from a typed column."""
+    """Return one column as an Arrow array, of the type that it has or that Arrow infers."""
     import pyarrow as pa
 
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     if isinstance(values, np.ndarray):
-        values = _native(values)
+        values = _to_native(values)
     elif not isinstance(values, list | tuple) and not hasattr(values, "__array__"):
         raise DataError(f"column {name!r} is of type {type(values).__name__}; use a list or a one-dimensional array")
     mixed = f"column {name!r} cannot be read: it mixes types or is not a plain column of numbers, text or true/false"
@@ -76,7 +76,7 @@ def _inferred(values: Any) -> Any:
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowInvalid, OverflowError):
-        # Integers that Arrow does not take, or not beside fractions: numbers all the same, which have a fate.
+        # Integers that Arrow does not take, or not beside fractions, are numbers all the same, which the policy covers.
         if not all(v is None or (isinstance(v, NUMBERS) and not isinstance(v, bool)) for v in values):
             raise
     return pa.array([None if v is None else _double(v) for v in values], pa.float64(), from_pandas=True)
@@ -89,8 +89,8 @@ def _double(number: Any) -> float:
         return math.copysign(math.inf, number > 0 or -1)
 
 
-def _native(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The machine's own byte order, the only one that Arrow takes."""
+def _to_native(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Convert to the machine's own byte order, the only one that Arrow takes."""
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
 
@@ -101,7 +101,7 @@ def _has_flags(values: Any) -> bool:
 
 
 def _engine_type(array: Any) -> Any:
-    """Types that DuckDB cannot take from Arrow, replaced by types of at least the accuracy of a double."""
+    """Replace types that DuckDB cannot take from Arrow by types of at least the accuracy of a double."""
     import pyarrow as pa
 
     if pa.types.is_null(array.type):

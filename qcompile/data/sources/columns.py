@@ -1,4 +1,4 @@
-"""Which columns of a source are the attributes, and whether their types fit the declaration."""
+"""Columns of a source: the match with the attributes by name, and the check of their types."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_COLUMNS = 10_000
 class AnyColumn(Attribute):
     """A column that is read whatever it holds: the ids of the privacy unit, counts, or one that has no domain yet.
 
-    It stands behind the attributes of a schema where columns are looked up, and is never encoded or counted. Its
+    It follows the attributes of a schema where columns are looked up, and is never encoded or counted. Its
     domain is a placeholder.
 
     Attributes:
@@ -33,14 +33,14 @@ class AnyColumn(Attribute):
     role: str = "names the privacy unit"
 
     @classmethod
-    def called(cls, name: str, role: str = "names the privacy unit") -> AnyColumn:
-        """The column of that name."""
+    def named(cls, name: str, role: str = "names the privacy unit") -> AnyColumn:
+        """Return the column of that name."""
         return cls(name, CategoryDomain((name,)), role=role)
 
 
 @dataclass(frozen=True)
 class SourceTable:
-    """An opened source.
+    """A table of a source, opened.
 
     Attributes:
       table: Ibis table with columns ``c0, c1, ...`` in schema order.
@@ -56,7 +56,7 @@ class SourceTable:
 
 
 def locate(schema: Schema, names: Sequence[object], where: str) -> list[int]:
-    """The position of each attribute among the columns; names match exactly, further columns are ignored.
+    """Return the position of each attribute among the columns. Names match exactly; further columns are ignored.
 
     Raises:
       DataError: a column is missing, with a suggestion, or there more than once.
@@ -86,14 +86,14 @@ def _suggestion(name: str, names: Sequence[object]) -> str:
 
 
 def declared_kinds(attribute: Attribute) -> set[Kind]:
-    """What a column must hold to be matched against the attribute; several for a mixed list of categories."""
+    """Return the kinds of values that can match the attribute; several for a mixed list of categories."""
     if not isinstance(attribute.domain, CategoryDomain):
         return {"number"}
     return {label_kind(label) for label in attribute.domain.labels}
 
 
 def label_kind(label: object) -> Kind:
-    """What a column must hold so that the label can occur in it; bool before int, as Python's True is an int."""
+    """Return the kind of column in which the label can occur; bool before int, as Python's True is an int."""
     if isinstance(label, bool):
         return "flag"
     return "number" if isinstance(label, int) else "text"
@@ -102,7 +102,7 @@ def label_kind(label: object) -> Kind:
 def require_types(
     schema: Schema, types: Sequence[Any], kind_of: Callable[[Any], Kind | None] | None = None
 ) -> tuple[Kind, ...]:
-    """The kind of each column, given its Arrow type, or its type of what ``kind_of`` understands.
+    """Return the kind of each column from its Arrow type, or from its type as ``kind_of`` understands it.
 
     Raises:
       DataError: a column's type does not fit its attribute.
@@ -135,7 +135,7 @@ def _remedy(attribute: Attribute, kind: Kind | None, needed: set[Kind]) -> str:
 
 
 def arrow_kind(type_: Any) -> Kind | None:
-    """What a column of this Arrow type holds; None for dates, bytes, lists and whatever else cannot be matched."""
+    """Return the kind of an Arrow type; None for dates, bytes, lists and other types that cannot be matched."""
     import pyarrow as pa
 
     t = pa.types
@@ -151,7 +151,7 @@ def arrow_kind(type_: Any) -> Kind | None:
 
 
 def ibis_kind(dtype: Any) -> Kind | None:
-    """What a column of this type of Ibis holds; None for whatever cannot be matched."""
+    """Return the kind of an Ibis type; None for types that cannot be matched."""
     if dtype.is_boolean():
         return "flag"
     if dtype.is_integer() or dtype.is_floating() or dtype.is_decimal():
@@ -161,7 +161,7 @@ def ibis_kind(dtype: Any) -> Kind | None:
     return "null" if dtype.is_null() else None
 
 
-def require_few(where: object, columns: int) -> None:
+def require_column_limit(where: object, columns: int) -> None:
     """Refuse a table that is too wide.
 
     Raises:
@@ -173,6 +173,6 @@ def require_few(where: object, columns: int) -> None:
         )
 
 
-def by_position(table: Any, positions: Sequence[int]) -> Any:
-    """The columns at some positions of an Ibis table, as ``c0, c1, ...``."""
+def select_columns(table: Any, positions: Sequence[int]) -> Any:
+    """Select the columns at some positions of an Ibis table, as ``c0, c1, ...``."""
     return table.select(**{f"c{i}": table[table.columns[p]] for i, p in enumerate(positions)})

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qcompile.data.sources.columns import SourceTable, by_position, locate, require_few
+from qcompile.data.sources.columns import SourceTable, locate, require_column_limit, select_columns
 from qcompile.data.sources.engine_errors import call_engine
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
@@ -41,24 +41,24 @@ SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 
 def open_csv(paths: Sequence[Path], schema: Schema, connection: Any) -> SourceTable:
-    """Files with one and the same header. Every field is text: the declared type decides how it is read, not its look.
+    """Open files with one header. Every field is text: the declared type decides how it is read.
 
     Raises:
       DataError: a file is no such text, or does not fit the schema or the others.
     """
-    header, positions = csv_positions(paths, schema)
+    header, positions = locate_csv_columns(paths, schema)
     for path in paths:
         require_lines(path)
 
     def explain(text: str) -> str:
         return explain_csv(paths, text)
 
-    table = call_engine(lambda: text_table(paths, len(header), connection), explain)
-    return SourceTable(by_position(table, positions), None, explain)
+    table = call_engine(lambda: read_text_columns(paths, len(header), connection), explain)
+    return SourceTable(select_columns(table, positions), None, explain)
 
 
-def text_table(paths: Sequence[Path], columns: int, connection: Any) -> Any:
-    """All fields of files as texts, in columns ``f0, f1, ...``: no pattern, no partition folder, no sniffing."""
+def read_text_columns(paths: Sequence[Path], columns: int, connection: Any) -> Any:
+    """Read all fields as text, in columns ``f0, f1, ...``: no pattern, no partition folder, no sniffing."""
     return connection.read_csv(
         [glob.escape(str(path.absolute())) for path in paths],
         columns={f"f{i}": "string" for i in range(columns)},
@@ -74,14 +74,14 @@ def text_table(paths: Sequence[Path], columns: int, connection: Any) -> Any:
     )
 
 
-def csv_positions(paths: Sequence[Path], schema: Schema) -> tuple[list[str], list[int]]:
-    """The header of the files, and the position in it of each column of the schema.
+def locate_csv_columns(paths: Sequence[Path], schema: Schema) -> tuple[list[str], list[int]]:
+    """Return the header of the files, and the position in it of each column of the schema.
 
     Raises:
       DataError: a file is no such text, or does not fit the schema or the others.
     """
     first = paths[0]
-    header = csv_names(first)
+    header = read_csv_names(first)
     present = set(header)
     found = [name for name in schema.names if name in present]
     if len(found) < len(schema):
@@ -90,19 +90,19 @@ def csv_positions(paths: Sequence[Path], schema: Schema) -> tuple[list[str], lis
         raise DataError(_no_header(first, schema, header))
     positions = locate(schema, header, str(first))
     for path in paths[1:]:
-        if csv_names(path) != header:
+        if read_csv_names(path) != header:
             raise DataError(f"{path} and {first} differ in their header; files that are read together need the same")
     return header, positions
 
 
-def csv_names(path: Path) -> list[str]:
-    """The header of a file that looks like text.
+def read_csv_names(path: Path) -> list[str]:
+    """Return the header of a file, after a check that it looks like text.
 
     DuckDB takes the first end of a line for that of all lines, also when it is part of a quoted name: lines that end
     otherwise would be passed over in silence.
     """
     _require_text(path)
-    header = _header(path, ",")
+    header = _read_header(path, ",")
     for position, name in enumerate(header, start=1):
         if "\r" in name or "\n" in name:
             raise DataError(
@@ -112,7 +112,7 @@ def csv_names(path: Path) -> list[str]:
 
 
 def explain_csv(paths: Sequence[Path], text: str) -> str:
-    """What DuckDB found wrong with CSV files, without the line that it quotes."""
+    """Reword DuckDB's error about CSV files, without the line that it quotes."""
     where = str(paths[0]) if len(paths) == 1 else f"one of {len(paths)} files, the first of which is {paths[0]},"
     if "not utf-8 encoded" in text:
         return _not_utf8(where)
@@ -123,7 +123,7 @@ def explain_csv(paths: Sequence[Path], text: str) -> str:
 
 
 def _require_text(path: Path) -> None:
-    """Refuse what another program's files begin with."""
+    """Refuse a file that begins like one of another format."""
     with path.open("rb") as file:
         start = file.read(4)
         file.seek(-min(4, path.stat().st_size), io.SEEK_END)
@@ -145,8 +145,8 @@ def require_lines(path: Path) -> None:
                 )
 
 
-def _header(path: Path, separator: str) -> list[str]:
-    """The fields of the first record, of which no more than `MAX_HEADER` bytes are looked at.
+def _read_header(path: Path, separator: str) -> list[str]:
+    """Return the fields of the first record, of which no more than `MAX_HEADER` bytes are read.
 
     Raises:
       DataError: it is not text in UTF-8, there is none, or it is too long.
@@ -171,12 +171,12 @@ def _header(path: Path, separator: str) -> list[str]:
         raise DataError(f"{path}: the first line is longer than {limit}; it must name the columns, with closed quotes")
     if not any(field.strip() for field in fields):
         raise DataError(f"{path} has no header: the first line must name the columns")
-    require_few(path, len(fields))
+    require_column_limit(path, len(fields))
     return fields
 
 
 def _first_record(text: str, separator: str) -> tuple[list[str], bool]:
-    """The fields of the first record, and whether it ends before the text does."""
+    """Return the fields of the first record, and True if it ends before the text does."""
     lines = io.StringIO(text, newline="")
     try:
         fields = next(csv.reader(lines, delimiter=separator), [])
@@ -191,7 +191,7 @@ def _not_utf8(path: Path | str) -> str:
 
 def _require_commas(path: Path, schema: Schema, found: int) -> None:
     for separator, name in SEPARATORS.items():
-        header = _header(path, separator)
+        header = _read_header(path, separator)
         if len(header) > 1 and sum(n in header for n in schema.names) > found:
             raise DataError(f"{path} seems to be separated by {name}; convert it to commas")
 

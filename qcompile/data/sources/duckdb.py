@@ -16,7 +16,7 @@ that there is no NaN (2.0.1: a filter by isnan finds nothing)."""
 
 @contextmanager
 def connect_duckdb(memory: int | None = None, workers: int | None = None, path: Path | None = None) -> Iterator[Any]:
-    """An Ibis connection to a private DuckDB that never spills to disk nor fetches extensions.
+    """Yield an Ibis connection to a private DuckDB that never spills to disk nor fetches extensions.
 
     Args:
       memory: bytes that DuckDB may take itself; a share of the machine's where None.
@@ -59,8 +59,8 @@ def _hide_progress(connection: Any) -> None:
 
 
 @contextmanager
-def nan_safe(connection: Any) -> Iterator[None]:
-    """Keep a user's own DuckDB connection from losing NaN, see `UNSAFE`; in the end it is as before."""
+def keep_nan(connection: Any) -> Iterator[None]:
+    """Keep a user's own DuckDB connection from losing NaN, see `UNSAFE`; its settings are restored in the end."""
     before = connection.raw_sql("SELECT current_setting('disabled_optimizers')").fetchone()[0]
     connection.raw_sql(f"SET disabled_optimizers = '{before + ',' if before else ''}{UNSAFE}'")
     try:

@@ -1,4 +1,4 @@
-"""Calls of engines, with their errors in our words.
+"""Calls of engines, with their errors reworded.
 
 Engines quote the offending line in their messages. Such a text must not leave: every call that can fail on
 the data goes through `call_engine`, which reports a message of our own and keeps no reference to the original.
@@ -41,7 +41,7 @@ def quiet() -> Iterator[None]:
 
 
 def fetch(connection: Any, expression: Any, explain: Callable[[str], str]) -> list[dict[str, Any]]:
-    """The rows of a small result, by column name.
+    """Return the rows of a small result, by column name.
 
     Raises:
       DataError: the engine refused the data, see `call_engine`.
@@ -51,15 +51,15 @@ def fetch(connection: Any, expression: Any, explain: Callable[[str], str]) -> li
 
 
 def call_engine(call: Callable[[], T], explain: Callable[[str], str]) -> T:
-    """The result of ``call``, or a DataError in our words.
+    """Return the result of ``call``; reword the engine's errors.
 
     Args:
-      call: what may fail on the data.
+      call: a function that may fail on the data.
       explain: from the engine's text, which may hold values of the data, to a message that holds none.
 
     Raises:
       DataError: the engine refused the data.
-      SizeError: DuckDB ran out of the memory that it was given.
+      SizeError: DuckDB ran out of its memory.
     """
     try:
         with quiet():
@@ -79,7 +79,7 @@ def call_engine(call: Callable[[], T], explain: Callable[[str], str]) -> T:
 
 
 def _engine_message(error: Exception, explain: Callable[[str], str]) -> str | None:
-    """Our words for an engine's error; None for what Ctrl-C becomes while DuckDB works."""
+    """Reword an engine's error; None for the error that Ctrl-C raises inside DuckDB."""
     name = type(error).__name__
     if name == "OutOfMemoryException":
         return EXHAUSTED

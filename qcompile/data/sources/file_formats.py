@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from qcompile.data.sources.arrays import open_arrays
 from qcompile.data.sources.columns import SourceTable
-from qcompile.data.sources.csv import csv_names, open_csv
-from qcompile.data.sources.parquet import arrow_table, open_parquet, parquet_fields
+from qcompile.data.sources.csv import open_csv, read_csv_names
+from qcompile.data.sources.parquet import map_arrow_file, open_parquet, read_parquet_fields
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
 from qcompile.support.files import place
@@ -59,7 +59,7 @@ def _require_no_address(path: str | Path) -> None:
 
 
 def _list_folder(folder: Path) -> list[Path]:
-    """The Parquet files of a folder, by name; hidden ones, and what other programs leave beside them, are none."""
+    """Return the Parquet files of a folder, by name, without hidden and auxiliary files."""
     paths = sorted(path for path in folder.iterdir() if suffix(path) == PARQUET and path.name[0] not in "._")
     if not paths:
         raise DataError(f"{folder} is a directory without .parquet files; name one that has some, or {FILES}")
@@ -79,7 +79,7 @@ def _place(path: Path) -> str:
 
 
 def _require_file(path: Path) -> Path:
-    """Refuse what is no file, or none of a kind that is read."""
+    """Refuse a path that is no file, or a file of another format."""
     found = _place(path)
     if found == "folder":
         raise DataError(f"{path} is a directory; name {FILES}, or a directory of .parquet files by itself")
@@ -142,7 +142,7 @@ def read_arrow(paths: Sequence[Path], names: Sequence[str] | None) -> Any:
     """
     import pyarrow as pa
 
-    tables = [arrow_table(path, names) for path in paths]
+    tables = [map_arrow_file(path, names) for path in paths]
     for path, table in zip(paths, tables, strict=True):
         if table.schema.names != tables[0].schema.names or table.schema.types != tables[0].schema.types:
             raise DataError(f"{path} and {paths[0]} differ in their columns; files read together need the same")
@@ -160,4 +160,4 @@ def read_names(paths: Sequence[Path]) -> list[str]:
     """
     if is_arrow(paths):
         return list(read_arrow(paths, None).schema.names)
-    return csv_names(paths[0]) if suffix(paths[0]) == CSV else list(parquet_fields(paths[0]).names)
+    return read_csv_names(paths[0]) if suffix(paths[0]) == CSV else list(read_parquet_fields(paths[0]).names)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from qcompile.data.sources.columns import SourceTable, by_position, ibis_kind, locate, require_types
+from qcompile.data.sources.columns import SourceTable, ibis_kind, locate, require_types, select_columns
 from qcompile.data.sources.engine_errors import call_engine
 from qcompile.queries.schema import Schema
 
 
 def open_ibis_table(table: Any, columns: Schema, connection: Any, where: str) -> SourceTable:
-    """A table of any backend of Ibis.
+    """Open a table of any backend of Ibis.
 
     Args:
       table: the Ibis expression.
@@ -29,14 +29,14 @@ def open_ibis_table(table: Any, columns: Schema, connection: Any, where: str) ->
     positions = locate(columns, list(fields.names), where)
     types = [fields.types[p] for p in positions]
     kinds = require_types(columns, types, ibis_kind)
-    named = by_position(table, positions)
+    named = select_columns(table, positions)
     if connection.name == "postgres":
-        named = named.select(**{f"c{i}": _plain(named[f"c{i}"]) for i in range(len(types))})
+        named = named.select(**{f"c{i}": _simplify(named[f"c{i}"]) for i in range(len(types))})
     return SourceTable(named, kinds, explain, unsigned=connection.name == "duckdb")
 
 
-def _plain(column: Any) -> Any:
-    """A column of PostgreSQL without the peculiarities of its type."""
+def _simplify(column: Any) -> Any:
+    """Simplify a column of PostgreSQL so that it compares as on other backends."""
     import ibis
 
     dtype = column.type()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qcompile.data.sources.columns import SourceTable, by_position, locate, require_few, require_types
+from qcompile.data.sources.columns import SourceTable, locate, require_column_limit, require_types, select_columns
 from qcompile.data.sources.engine_errors import call_engine
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
@@ -18,20 +18,20 @@ MAX_FOOTER = 2**27
 
 
 def open_parquet(paths: Sequence[Path], schema: Schema, connection: Any) -> SourceTable:
-    """Files with the same columns, in the same order.
+    """Open files with the same columns, in the same order.
 
     Raises:
       DataError: a file is damaged, or does not fit the schema or the others.
     """
-    fields = common_fields(paths)
+    fields = read_common_fields(paths)
     positions = locate(schema, fields.names, str(paths[0]))
     kinds = require_types(schema, [fields.field(i).type for i in positions])
-    damaged = damaged_text(paths)
+    damaged = damage_message(paths)
     table = call_engine(
         lambda: connection.read_parquet([glob.escape(str(p.absolute())) for p in paths], hive_partitioning=False),
         lambda _: damaged,
     )
-    return SourceTable(by_position(table, positions), kinds, lambda _: damaged)
+    return SourceTable(select_columns(table, positions), kinds, lambda _: damaged)
 
 
 def _first_difference(one: Any, other: Any) -> str:
@@ -41,15 +41,15 @@ def _first_difference(one: Any, other: Any) -> str:
     return f", {len(one):,} and {len(other):,} of them"
 
 
-def common_fields(paths: Sequence[Path]) -> Any:
-    """The Arrow schema of all files.
+def read_common_fields(paths: Sequence[Path]) -> Any:
+    """Return the Arrow schema of all files.
 
     Raises:
       DataError: a file is damaged, has too many columns, or others than the first.
     """
-    first = parquet_fields(paths[0])
+    first = read_parquet_fields(paths[0])
     for path in paths[1:]:
-        fields = parquet_fields(path)
+        fields = read_parquet_fields(path)
         if fields.names != first.names or fields.types != first.types:
             raise DataError(
                 f"{path} and {paths[0]} differ in their columns{_first_difference(fields, first)}; files read "
@@ -58,8 +58,8 @@ def common_fields(paths: Sequence[Path]) -> Any:
     return first
 
 
-def parquet_fields(path: Path) -> Any:
-    """The Arrow schema of a file.
+def read_parquet_fields(path: Path) -> Any:
+    """Return the Arrow schema of a file.
 
     Raises:
       DataError: it is damaged, or has too many columns.
@@ -67,13 +67,13 @@ def parquet_fields(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     _require_footer(path)
-    fields = call_engine(lambda: pq.read_schema(path), lambda _: damaged_text([path]))
-    require_few(path, len(fields))
+    fields = call_engine(lambda: pq.read_schema(path), lambda _: damage_message([path]))
+    require_column_limit(path, len(fields))
     return fields
 
 
-def parquet_rows(paths: Sequence[Path]) -> int:
-    """The number of rows that the files say they have.
+def count_parquet_rows(paths: Sequence[Path]) -> int:
+    """Return the number of rows that the files state.
 
     Raises:
       DataError: a file is damaged.
@@ -83,32 +83,32 @@ def parquet_rows(paths: Sequence[Path]) -> int:
     for path in paths:
         _require_footer(path)
     return call_engine(
-        lambda: sum(int(pq.read_metadata(path).num_rows) for path in paths), lambda _: damaged_text(paths)
+        lambda: sum(int(pq.read_metadata(path).num_rows) for path in paths), lambda _: damage_message(paths)
     )
 
 
-def damaged_text(paths: Sequence[Path]) -> str:
-    """What is said of files that cannot be read."""
+def damage_message(paths: Sequence[Path]) -> str:
+    """Return the message about files that cannot be read."""
     where = str(paths[0]) if len(paths) == 1 else f"one of {len(paths)} files, the first of which is {paths[0]},"
     return f"{where} is not a readable Parquet file; it may be damaged or unfinished"
 
 
 def _require_footer(path: Path) -> None:
-    """The file must end in its own length's worth of description, which must be of a size that can be read."""
+    """Refuse a file that does not end in a complete description of itself, of a size that can be read."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(0, size - 8))
         end = file.read(8)
     length = int.from_bytes(end[:4], "little")
     if end[4:] != b"PAR1" or length > size - 12:
-        raise DataError(damaged_text([path]))
+        raise DataError(damage_message([path]))
     if length > MAX_FOOTER:
         limit = bytes_text(MAX_FOOTER)
         raise DataError(f"{path} describes itself in {bytes_text(length)}, at most {limit} are read; write it anew")
 
 
-def arrow_table(path: Path, names: Sequence[str] | None) -> Any:
-    """An Arrow file (or stream) as a table that is mapped into memory where it is not compressed.
+def map_arrow_file(path: Path, names: Sequence[str] | None) -> Any:
+    """Open an Arrow file (or stream) as a table, mapped into memory where it is not compressed.
 
     Args:
       path: of the file.
@@ -118,12 +118,12 @@ def arrow_table(path: Path, names: Sequence[str] | None) -> Any:
       DataError: the file is damaged, or has too many columns.
     """
     damaged = f"{path} is not a readable Arrow file; it may be damaged, unfinished, or of the first version of Feather"
-    table = call_engine(lambda: _mapped(path, names), lambda _: damaged)
-    require_few(path, len(table.schema))
+    table = call_engine(lambda: _read_arrow_file(path, names), lambda _: damaged)
+    require_column_limit(path, len(table.schema))
     return table
 
 
-def _mapped(path: Path, names: Sequence[str] | None) -> Any:
+def _read_arrow_file(path: Path, names: Sequence[str] | None) -> Any:
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as file:

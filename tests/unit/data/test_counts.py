@@ -101,7 +101,7 @@ def test_given_tables_answer_like_the_rows(total: int, seed: int, given_views: s
             assert tables.table(view).shape == SCHEMA.shape(view)
             assert tables.table(view).dtype == np.int64
         else:
-            with pytest.raises(DataError, match="no given table has the view"):
+            with pytest.raises(DataError, match="no table has the view"):
                 tables.table(view)
 
 

@@ -53,15 +53,15 @@ def test_every_number_is_right(rows: list[tuple[Any, ...]], k: int) -> None:
         assert facts.nulls == sum(is_null(r[i]) for r in rows)
     numbers = [r[0] for r in rows if not is_null(r[0])]
     assert clipped.clipped == sum(not 0 <= n <= 9 for n in numbers)
-    assert clipped.fated == clipped.refused == sum(n == 2.5 for n in numbers) + clipped.nulls
+    assert clipped.by_policy == clipped.refused == sum(n == 2.5 for n in numbers) + clipped.nulls
     assert clipped.outside == clipped.clipped + sum(n == 2.5 for n in numbers)
     assert strict.refused == sum(r[1] not in ("x", "y") for r in rows)
     assert sum(n for _, n in strict.examples) <= strict.refused
     assert {v for v, _ in strict.examples} <= {"z", "zz", "", None}
     assert (strict.examples == ()) == (strict.refused == 0)
-    assert dropped.fated == sum(r[2] not in (0.0, 3.0) for r in rows) == found.dropped
+    assert dropped.by_policy == sum(r[2] not in (0.0, 3.0) for r in rows) == found.dropped
     assert dropped.refused == other.refused == strict.clipped == 0
-    assert other.fated == sum(r[3] != "x" for r in rows)
+    assert other.by_policy == sum(r[3] != "x" for r in rows)
     left = [r for r in rows if r[2] in (0.0, 3.0)]
     own = {u: sum(r[4] == u for r in left) for u in "uv"}
     cut = sum(max(n - k, 0) for n in own.values())
@@ -106,7 +106,7 @@ def test_the_text(tmp_path: pathlib.Path) -> None:
         "attribute 'dropped': 1 null, 1 outside its domain: 2 dropped with their rows\n"
         "attribute 'other': 0 null, 1 outside its domain: 1 counted in its other cell\n"
         "rows dropped by policies: 2\n"
-        "privacy unit 'id': units: 1, rows left out for want of an id: 1, rows cut beyond 2 of a unit: 1\n"
+        "privacy unit 'id': units: 1, rows left out without an id: 1, rows cut beyond 2 of a unit: 1\n"
         "the data is refused because of 'clipped', 'strict'"
     )
 

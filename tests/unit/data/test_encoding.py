@@ -205,7 +205,7 @@ def test_many_bins_agree_with_a_sorted_search() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "fates"),
+    ("policy", "outcomes"),
     [
         (Policy("drop"), {"-1": None, "8": None, "": None, "NA": None, "nan": None, "inf": None, "7.5": None}),
         (Policy("other", "rest"), dict.fromkeys(["-1", "8", "", "NA", "nan", "inf", "7.5"], 8)),
@@ -215,18 +215,18 @@ def test_many_bins_agree_with_a_sorted_search() -> None:
     ids=["drop", "other", "clip", "strict"],
 )
 def test_the_declared_fate_of_each_odd_field(
-    policy: Policy, fates: dict[str, int | str | None], tmp_path: pathlib.Path
+    policy: Policy, outcomes: dict[str, int | str | None], tmp_path: pathlib.Path
 ) -> None:
     """hail#10035: NaN, nothing, NA, inf in a numeric column, cell by cell."""
     schema = Schema((Attribute("a", IntegerDomain(0, 7), policy),))
-    for text, fate in fates.items():
+    for text, outcome in outcomes.items():
         path = tmp_path / "table.csv"
         path.write_text(f"a,extra\n3,x\n{text},x\n")
-        if fate == "error":
+        if outcome == "error":
             with pytest.raises(DataError, match=r"^attribute 'a' has"):
                 read(path, schema)
         else:
-            assert read(path, schema).codes["a"].tolist() == ([3] if fate is None else [3, fate])
+            assert read(path, schema).codes["a"].tolist() == ([3] if outcome is None else [3, outcome])
 
 
 def test_a_refusal_names_attributes_and_nothing_of_the_data() -> None:
@@ -234,8 +234,8 @@ def test_a_refusal_names_attributes_and_nothing_of_the_data() -> None:
     with pytest.raises(DataError) as caught:
         read({"age": [1, 77, None], "educ": ["x", "y", "secret"]}, schema)
     assert str(caught.value) == (
-        "attribute 'age' has nulls or values outside its domain, and no policy for them; mend the data, or declare "
-        "clip, drop or other\nattribute 'educ' has nulls or values outside its domain, and no policy for them; mend "
+        "attribute 'age' has nulls or values outside its domain, and no policy for them; fix the data, or declare "
+        "clip, drop or other\nattribute 'educ' has nulls or values outside its domain, and no policy for them; fix "
         "the data, or declare drop or other"
     )
     assert caught.value.__context__ is None

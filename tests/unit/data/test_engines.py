@@ -18,7 +18,7 @@ from qcompile.data import ENGINES, Database, GivenCounts, Reading, Rows, preflig
 from qcompile.data.datasets.dataset import TableDataset
 from qcompile.data.encode.table import encode_table
 from qcompile.data.engines import cover, stream
-from qcompile.data.engines.cover import Names, scans, unions
+from qcompile.data.engines.cover import Names, group_scans, plan_unions
 from qcompile.data.engines.pushdown import push_down
 from qcompile.data.engines.scans import Scans
 from qcompile.data.opening import open_data
@@ -294,7 +294,7 @@ def test_unions_cover_every_view_once(sizes: list[int], data: st.DataObject, lim
         lambda names: tuple(sorted(names, reverse=len(names) % 2 == 0))
     )
     views = data.draw(st.lists(subsets, max_size=12))
-    found = unions(schema, views, limit)
+    found = plan_unions(schema, views, limit)
     assert sorted(view for union in found for view in union.views) == sorted(views)
     for union in found:
         assert all(set(view) <= set(union.names) for view in union.views)
@@ -306,26 +306,26 @@ def test_unions_cover_every_view_once(sizes: list[int], data: st.DataObject, lim
 def test_pairs_share_unions() -> None:
     schema = sized(*[15] * 10)
     views = [v for k in (1, 2) for v in itertools.combinations(schema.names, k)]
-    assert len(unions(schema, views)) <= 12  # 9 sets of four would do
-    assert len(unions(schema, views, 2**22)) <= 8
+    assert len(plan_unions(schema, views)) <= 12  # 9 sets of four would do
+    assert len(plan_unions(schema, views, 2**22)) <= 8
 
 
 def test_scans_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = sized(*[10] * 6)
     monkeypatch.setattr(cover, "SCAN_BYTES", 8 * 250)
-    found = unions(schema, list(itertools.combinations(schema.names, 2)), 100)
-    groups = list(scans(schema, found))
+    found = plan_unions(schema, list(itertools.combinations(schema.names, 2)), 100)
+    groups = list(group_scans(schema, found))
     assert [union for group in groups for union in group] == found
     assert {len(group) for group in groups} <= {1, 2}
-    large = unions(schema, [schema.names[:3]], 100)
-    assert list(scans(schema, large)) == [large]
+    large = plan_unions(schema, [schema.names[:3]], 100)
+    assert list(group_scans(schema, large)) == [large]
 
 
 def test_planning_thousands_of_views_is_quick() -> None:
     schema = sized(*[40] * 100)
     views = list(itertools.combinations(schema.names, 2))
     assert len(views) == 4950
-    assert sum(len(union.views) for union in unions(schema, views)) == 4950
+    assert sum(len(union.views) for union in plan_unions(schema, views)) == 4950
 
 
 def test_a_row_that_is_refused_since_falls_into_no_cell() -> None:

@@ -105,17 +105,24 @@ def test_the_table_of_policies(tmp_path: pathlib.Path) -> None:
     """For whole numbers from 0 to 9: -1 is below, 10 above, an empty field nowhere."""
     head, *rows = tables()[1]
     assert head == ["policy", "below", "above", "nowhere"]
-    fates = {"the first cell": "0", "the last cell": "9", 'the cell "label"': "label", "the row is dropped": "dropped"}
+    outcomes = {
+        "the first cell": "0",
+        "the last cell": "9",
+        'the cell "label"': "label",
+        "the row is dropped": "dropped",
+    }
     for policy, *expected in rows:
         text = policy.strip("`").replace("none", "")
         (attribute,) = schema = qc.parse(f"schema {{ x : integer 0..9 {text} }}\nworkload {{ total }}").schema
-        for field, fate in zip(("-1", "10", ""), expected, strict=True):
+        for field, outcome in zip(("-1", "10", ""), expected, strict=True):
             (tmp_path / "one.csv").write_text(f"x,y\n{field},\n")
-            if fate.startswith("refused"):
+            if outcome.startswith("refused"):
                 with pytest.raises(DataError, match="attribute 'x' has nulls or values"):
                     read(tmp_path / "one.csv", schema)
                 continue
             codes = read(tmp_path / "one.csv", schema).codes["x"].tolist()
-            assert [attribute.label(c) for c in codes] == ([] if fates[fate] == "dropped" else [fates[fate]])
+            assert [attribute.label(c) for c in codes] == (
+                [] if outcomes[outcome] == "dropped" else [outcomes[outcome]]
+            )
         if "with a ledger" in expected[2]:
             assert read(tmp_path / "one.csv", schema, leave_out=True).total == 0

@@ -49,7 +49,7 @@ from qcompile.queries.schema import (
 Value: TypeAlias = "float | int | str | bool | None"
 """As a typed column holds it; None is a null."""
 
-Fate: TypeAlias = "int | str"
+Outcome: TypeAlias = "int | str"
 """A cell, "drop" or "error"."""
 
 
@@ -90,26 +90,26 @@ def is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def fate(attribute: Attribute, value: Value) -> Fate:
+def outcome(attribute: Attribute, value: Value) -> Outcome:
     where = place(attribute.domain, value)
     if isinstance(where, int):
         return where
     cells = attribute.domain.size
-    ends: dict[str, Fate] = {"below": 0, "above": cells - 1, "nowhere": "error"}
-    fates: dict[PolicyKind, Fate] = {"strict": "error", "clip": ends[where], "drop": "drop", "other": cells}
-    return fates[attribute.policy.kind]
+    ends: dict[str, Outcome] = {"below": 0, "above": cells - 1, "nowhere": "error"}
+    outcomes: dict[PolicyKind, Outcome] = {"strict": "error", "clip": ends[where], "drop": "drop", "other": cells}
+    return outcomes[attribute.policy.kind]
 
 
-def fates(schema: Schema, rows: Iterable[Row]) -> list[list[Fate]]:
-    return [[fate(a, entry.value) for a, entry in zip(schema, row, strict=True)] for row in rows]
+def outcomes(schema: Schema, rows: Iterable[Row]) -> list[list[Outcome]]:
+    return [[outcome(a, entry.value) for a, entry in zip(schema, row, strict=True)] for row in rows]
 
 
 Tables: TypeAlias = dict[tuple[str, ...], dict[tuple[int, ...], int]]
 
 
 def expected(schema: Schema, rows: Iterable[Row]) -> Tables | set[str]:
-    """Tables of up to two attributes by cell, empty cells left out; or the attributes with values without a fate."""
-    found = fates(schema, rows)
+    """Tables of up to two attributes by cell, empty cells left out; or the attributes with uncovered values."""
+    found = outcomes(schema, rows)
     refusing = {name for i, name in enumerate(schema.names) if any(row[i] == "error" for row in found)}
     if refusing:
         return refusing
@@ -197,7 +197,7 @@ SOURCES: dict[str, Maker] = {
 
 REFUSAL = re.compile(
     r"attribute '([^']+)' has nulls or values (?:outside its domain, and no policy for them|"
-    r"that are not (?:whole )?numbers, which cannot be clipped); mend the data, or declare (?:clip, )?drop or other"
+    r"that are not (?:whole )?numbers, which cannot be clipped); fix the data, or declare (?:clip, )?drop or other"
 )
 
 
@@ -342,7 +342,7 @@ def attributes(name: str) -> list[Attribute]:
 
 
 def harmless(attribute: Attribute) -> list[Entry]:
-    return [e for e in entries(attribute.domain) if fate(attribute, e.value) != "error"]
+    return [e for e in entries(attribute.domain) if outcome(attribute, e.value) != "error"]
 
 
 NAMES = ("age", "capital-gain", 'a "b" 😀')
@@ -350,7 +350,7 @@ NAMES = ("age", "capital-gain", 'a "b" 😀')
 
 @st.composite
 def messy_tables(draw: st.DrawFn) -> tuple[Schema, list[Row]]:
-    """Two or three attributes and some rows; half of the tables have no value without a fate."""
+    """Two or three attributes and some rows; in half of the tables a policy covers every value."""
     chosen = [draw(st.sampled_from(attributes(name))) for name in draw(st.sampled_from([NAMES, NAMES[:2]]))]
     careful = draw(st.booleans())
     fields = [st.sampled_from(harmless(a) if careful else entries(a.domain)) for a in chosen]
@@ -367,8 +367,8 @@ def test_every_source_counts_what_the_page_says(
     check(schema, rows, SOURCES[source](schema, rows, tmp_path_factory.mktemp("data")), source, engine)
 
 
-def cells(attribute: Attribute) -> set[Fate]:
-    return {fate(attribute, e.value) for e in entries(attribute.domain)}
+def cells(attribute: Attribute) -> set[Outcome]:
+    return {outcome(attribute, e.value) for e in entries(attribute.domain)}
 
 
 def test_what_is_generated_reaches_every_fate() -> None:
@@ -383,11 +383,11 @@ def test_what_is_generated_reaches_every_fate() -> None:
 
 @pytest.mark.parametrize("name", DOMAINS)
 def test_each_value_alone(name: str, tmp_path: pathlib.Path) -> None:
-    """Every value with a fate in a row of its own; every one without, in a column of its own, is refused by itself."""
+    """Every value that a policy covers, in a row of its own; every other, in a column of its own, is refused alone."""
     for attribute in (a for a in attributes("a") if a.domain == DOMAINS[name] and not a.cyclic):
         schema, good = Schema((attribute,)), [(e,) for e in harmless(attribute)]
         check(schema, good, csv(schema, good, tmp_path / "good.csv"), name)
-        without = [e for e in entries(attribute.domain) if fate(attribute, e.value) == "error"]
+        without = [e for e in entries(attribute.domain) if outcome(attribute, e.value) == "error"]
         some = tuple(without[:: 1 + len(without) // 20])
         if some:
             wide = Schema(tuple(replace(attribute, name=f"a{i}") for i in range(len(some))))
@@ -397,7 +397,7 @@ def test_each_value_alone(name: str, tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_thousand_rows(seed: int, tmp_path: pathlib.Path) -> None:
-    """All domains side by side, each with some policy; then the same table with one value that has no fate."""
+    """All domains side by side, each with some policy; then the same table with one value that no policy covers."""
     rng = random.Random(seed)
     schema = Schema(tuple(rng.choice([a for a in attributes(n) if a.domain == d]) for n, d in DOMAINS.items()))
     fields = [mostly_counted(a) for a in schema]
@@ -406,7 +406,7 @@ def test_a_thousand_rows(seed: int, tmp_path: pathlib.Path) -> None:
     assert not isinstance(truth, set)
     assert 200 < truth[()][()] < 800
     i, attribute = rng.choice([(i, a) for i, a in enumerate(schema) if a.policy.kind in ("strict", "clip")])
-    entry = rng.choice([e for e in entries(attribute.domain) if fate(attribute, e.value) == "error"])
+    entry = rng.choice([e for e in entries(attribute.domain) if outcome(attribute, e.value) == "error"])
     bad = [*rows, (*rows[0][:i], entry, *rows[0][i + 1 :])]
     for turn, (source, make) in enumerate(SOURCES.items()):
         engine = ("memory", "duckdb")[(turn + seed) % 2]
@@ -417,8 +417,8 @@ def test_a_thousand_rows(seed: int, tmp_path: pathlib.Path) -> None:
 def mostly_counted(attribute: Attribute) -> list[Entry]:
     """Mostly entries with a cell, so that rows remain when many attributes drop some."""
     good = harmless(attribute)
-    return [e for e in good if fate(attribute, e.value) != "drop"] * 10 + [
-        e for e in good if fate(attribute, e.value) == "drop"
+    return [e for e in good if outcome(attribute, e.value) != "drop"] * 10 + [
+        e for e in good if outcome(attribute, e.value) == "drop"
     ][:5]
 
 

@@ -142,7 +142,7 @@ def test_opening_refuses_before_values_are_read(name: str, data: dict[str, Any])
     wide = Schema((*SCHEMA, Attribute("c", IntegerDomain(0, 1))))
     dataset = recognise(data[name])
     if name == "counts":
-        with dataset.open(wide) as opened, pytest.raises(DataError, match="no given table has the view"):
+        with dataset.open(wide) as opened, pytest.raises(DataError, match="no table has the view"):
             opened.counts([("c",)])
     else:
         with pytest.raises(DataError, match="lacks 1 of the 3 columns of the schema: 'c'"):

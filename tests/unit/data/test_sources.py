@@ -106,7 +106,7 @@ def test_masks_and_nan_are_nulls_and_fractions_are_outside() -> None:
     "values", [[2**62, 0.5, 3], [2**70, 0.5, 3], [10**400, None, np.int8(3)], [-(10**400), 1.5, 3.0]]
 )
 def test_numbers_too_large_for_arrow_are_numbers(values: list[Any]) -> None:
-    """A policy has a fate for them, like for all that is outside of the domain."""
+    """A policy covers them, like all that is outside of the domain."""
     assert codes(values, INTEGER) == [10, 10, 3]
 
 
