@@ -12,10 +12,12 @@ from qcompile.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from qcompile.api import Plan as Plan
+    from qcompile.api import PreparedRun as PreparedRun
     from qcompile.api import Release as Release
     from qcompile.api import compile as compile
     from qcompile.api import load_plan as load_plan
     from qcompile.api import load_release as load_release
+    from qcompile.api import prepare as prepare
     from qcompile.errors import BudgetError as BudgetError
     from qcompile.errors import DataError as DataError
     from qcompile.errors import NotEstimableError as NotEstimableError
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from qcompile.privacy.ledger.charges import Charge as Charge
     from qcompile.privacy.ledger.ledger import Ledger as Ledger
     from qcompile.queries.workload import Workload as Workload
+    from qcompile.run.options import RunOptions as RunOptions
 
 _HOMES = {
     "Budget": "qcompile.privacy.budget",
@@ -42,8 +45,10 @@ _HOMES = {
     "OptionError": "qcompile.errors",
     "OverspendError": "qcompile.errors",
     "Plan": "qcompile.api",
+    "PreparedRun": "qcompile.api",
     "QCompileError": "qcompile.errors",
     "Release": "qcompile.api",
+    "RunOptions": "qcompile.run.options",
     "SizeError": "qcompile.errors",
     "StorageError": "qcompile.errors",
     "Workload": "qcompile.queries.workload",
@@ -53,6 +58,7 @@ _HOMES = {
     "load_plan": "qcompile.api",
     "load_release": "qcompile.api",
     "parse": "qcompile.grammar",
+    "prepare": "qcompile.api",
 }
 
 __all__ = sorted([*_HOMES, "__version__"])

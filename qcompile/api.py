@@ -8,22 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Unpack, final
 
 from qcompile.compiler import passes
+from qcompile.data import recognise
 from qcompile.inspection import explain as text
 from qcompile.plan import files as plan_files
 from qcompile.plan import plan as planned
 from qcompile.queries.workload import Workload
 from qcompile.release import files as release_files
 from qcompile.release import release as released
-from qcompile.run.execute import run
+from qcompile.run import execute as executing
+from qcompile.run import prepare as preparing
+from qcompile.run.execute import no_progress
+from qcompile.run.mechanisms import Progress
+from qcompile.run.options import RunKeywords, RunOptions, shows_run_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from qcompile.privacy.budget import Budget
-    from qcompile.privacy.ledger.ledger import Ledger
     from qcompile.support.arrays import Array
 
 
@@ -52,31 +56,32 @@ class Plan(planned.Plan):
         """Write the plan to a file."""
         plan_files.save_plan(self, path)
 
+    @shows_run_options
     def run(
-        self,
-        data: Any,
-        budget: Budget,
-        *,
-        mechanism: str = "batch",
-        reference: str = "auto",
-        basis: str = "compiled",
-        noise: str = "rounded",
-        accounting: str = "zcdp",
-        ledger: Ledger | str | Path | None = None,
-        output: str | Path | None = None,
-        resume: bool = False,
-        engine: str = "auto",
-        unit: str | None = None,
-        count_column: str | None = None,
-        strict_values: bool = False,
-        workers: int | None = None,
-        max_memory: int | None = None,
-        test_seed: int | None = None,
-        progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+        self, data: Any, budget: Budget, *, progress: Progress = no_progress, **options: Unpack[RunKeywords]
     ) -> Release:
-        """Measure data once and return everything that may be published; see `qcompile.run.execute.run`."""
-        options = {k: v for k, v in locals().items() if k not in ("self", "data", "budget")}
-        return Release.of(run(self, data, budget, **options))
+        """Measure data once and return all that may be published: `prepare` and `PreparedRun.execute` in one.
+
+        Args:
+          data: a CSV, Parquet or Arrow file or several, a pandas or polars frame, an Arrow table, a dict of columns, a
+            `Database`, an Ibis table, a Spark frame, or a dict of exact counts by tuples of attribute names; see
+            `qcompile.data.opening.open_data`.
+          budget: what is spent.
+          progress: called with (phase, done, total); total is 0 when unknown.
+          **options: the fields of `RunOptions`.
+
+        Raises:
+          OptionError: an option has a value it cannot take.
+          BudgetError: the budget cannot be spent this way, or the ledger has too little left; nothing is charged.
+          DataError: the data does not fit the schema; nothing is charged.
+          SizeError: the work does not fit in memory.
+          StorageError: there is no such ledger, the release cannot be written, or there is an unfinished run that is
+            not to be resumed, or none that is.
+        """
+        dataset = recognise(data)
+        if dataset.place == "counts":  # no row can be left out, and no value is read
+            options["strict_values"] = True
+        return prepare(self, budget, **options).execute(dataset, progress)
 
 
 @final
@@ -111,6 +116,36 @@ def compile(
     """Compile a workload into a plan; arguments as of `qcompile.compiler.passes.compile`."""
     options = {k: v for k, v in locals().items() if k != "workload"}
     return Plan.of(passes.compile(workload, **options))
+
+
+@final
+class PreparedRun(executing.PreparedRun):
+    """A run that lacks only its data (see `qcompile.run.execute.PreparedRun`)."""
+
+    plan: Plan
+
+    def execute(self, data: Any, progress: Progress = no_progress) -> Release:
+        """Measure data and return all that may be published; see `Plan.run`."""
+        return Release.of(super().execute(data, progress))
+
+
+@shows_run_options
+def prepare(plan: planned.Plan, budget: Budget, **options: Unpack[RunKeywords]) -> PreparedRun:
+    """Decide everything about a run but its data: charge, noise scales, memory, time; nothing is read or spent.
+
+    Args:
+      plan: what is measured.
+      budget: what is spent.
+      **options: the fields of `RunOptions`.
+
+    Raises:
+      OptionError: an option has a value it cannot take, or cannot be had with this plan.
+      BudgetError: the budget cannot be spent this way, or the ledger has too little left.
+      StorageError: there is no such ledger, the output cannot be written, or a run to it is unfinished.
+      SizeError: the run would not fit in memory.
+    """
+    run = preparing.prepare(plan, budget, RunOptions(**options))
+    return PreparedRun(**{**_fields(run), "plan": Plan.of(plan)})
 
 
 def load_plan(path: str | Path) -> Plan:

@@ -114,6 +114,23 @@ def budget_of(**given: str | None) -> Budget | None:
     return Budget(**named) if named else None
 
 
+def charge_text(budget: Budget, accounting: str) -> str:
+    """A charge in short: the request, and what it is worth in the other common currency.
+
+    Example: ``epsilon 1, delta 1e-6 (rho 0.024356)``.
+    """
+    from qcompile.privacy.budget import USUAL_DELTA
+    from qcompile.privacy.exact_numbers import exact_text, rounded_text
+
+    request = ", ".join(f"{name} {value}" for name, value in budget.request.items())
+    if budget.delta is not None:
+        worth = f"rho {rounded_text(budget.charge(accounting), up=True)}"
+    else:
+        epsilon = rounded_text(budget.epsilon_at(USUAL_DELTA, accounting), up=True)
+        worth = f"epsilon {epsilon} at delta {exact_text(USUAL_DELTA)}"
+    return f"{request} ({worth}{', Gaussian accounting' if accounting == 'gaussian' else ''})"
+
+
 def memory_of(text: str | None) -> int | None:
     """Bytes from a text such as ``4GB`` or ``500 MB``."""
     if text is None:

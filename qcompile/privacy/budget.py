@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from qcompile.errors import BudgetError, OptionError
@@ -116,9 +117,7 @@ class Budget:
         """
         _require_accounting(accounting)
         if self.delta is not None:
-            if accounting == "gaussian":
-                return cost_from_epsilon(self.amount, self.delta) / 2
-            return rho_from_epsilon(self.amount, self.delta)
+            return _converted(self.amount, self.delta, accounting)
         if self.kind == "mu":
             return self.amount**2 / 2
         return self.amount / 2 if self.kind == "cost" else self.amount
@@ -174,6 +173,14 @@ class Budget:
 
     def __str__(self) -> str:
         return self.describe()
+
+
+@lru_cache(maxsize=128)
+def _converted(epsilon: Fraction, delta: Fraction, accounting: str) -> Fraction:
+    """The rho of an (epsilon, delta) request; the search takes milliseconds, and every text about a budget needs it."""
+    if accounting == "gaussian":
+        return cost_from_epsilon(epsilon, delta) / 2
+    return rho_from_epsilon(epsilon, delta)
 
 
 def _require_one_request(given: dict[Kind, Fraction], delta: Fraction | None) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from fractions import Fraction
@@ -14,8 +12,9 @@ from qcompile.adaptive.history import History
 from qcompile.errors import StorageError
 from qcompile.estimates.references import REFERENCES
 from qcompile.plan.basis import basis_strategies
+from qcompile.plan.document import PlanDocument, content_hash
 from qcompile.plan.encoding import ArrayStore, schema_data
-from qcompile.plan.files import NOT_UNDERSTOOD, plan_data, read_plan
+from qcompile.plan.files import NOT_UNDERSTOOD, read_plan
 from qcompile.plan.plan import Plan
 from qcompile.privacy.budget import ACCOUNTINGS
 from qcompile.privacy.noise.scale import Scale
@@ -41,39 +40,43 @@ def save_release(release: Release, path: str | Path) -> str:
       StorageError: the file cannot be written.
     """
     with replacing(path) as temporary:
-        return fill(temporary, release)
+        return fill(temporary, release, PlanDocument.of(release.plan))
 
 
-def fill(path: Path, release: Release, progress: Callable[[int, int], None] = lambda done, total: None) -> str:
+def fill(
+    path: Path,
+    release: Release,
+    plan: PlanDocument,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> str:
     """Write a release into a file that nobody reads yet, a part at a time; returns the hash of its contents.
 
     Args:
       path: the file.
-      release: what goes into it.
+      release: its contents.
+      plan: the release's plan, serialised.
       progress: called before every part with the number done and of all.
 
     Raises:
       StorageError: the disk refuses.
     """
-    document, arrays = _contents(release)
     rows = rows_of(release.plan, release.history)
     try:
-        return archive.fill(path, KIND, VERSION, document, arrays, parts(rows, release.values, progress))
+        measured = parts(rows, release.values, progress)
+        return archive.fill(path, KIND, VERSION, _contents(release, plan), dict(plan.arrays), measured)
     except OSError as e:
         raise StorageError(f"the release cannot be written: {e.strerror or e}") from None
 
 
-def _contents(release: Release) -> tuple[dict[str, Any], dict[str, Any]]:
-    store = ArrayStore()
+def _contents(release: Release, plan: PlanDocument) -> dict[str, Any]:
     provenance = asdict(release.provenance)
     provenance["charge"] = str(release.provenance.charge)
-    document = {
+    return {
         "provenance": provenance,
-        "plan": plan_data(release.plan, store),
+        "plan": dict(plan.data),
         "scales": [scale_data(s) for s in release.scales],
         "history": None if release.history is None else history_data(release.history),
     }
-    return document, store.arrays
 
 
 def load_release(path: str | Path) -> Release:
@@ -151,20 +154,10 @@ def rows_of(plan: Plan, history: History | None = None) -> list[int]:
     return [strategies[c].rows if i in held else 0 for i, c in enumerate(class_of)]
 
 
-def plan_hash(plan: Plan) -> str:
-    """A hash of everything in a plan."""
-    store = ArrayStore()
-    return _hash(plan_data(plan, store))  # arrays are named by their contents
-
-
 def schema_hash(plan: Plan) -> str:
     """A hash of the schema, whether it was read from the data included."""
     schema = plan.workload.schema
-    return _hash([schema_data(schema), schema.read_from_data])
-
-
-def _hash(data: object) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+    return content_hash([schema_data(schema), schema.read_from_data])
 
 
 def _scales(plan: Plan, data: list[list[Any]]) -> tuple[Scale, ...]:
@@ -182,7 +175,7 @@ def _check_terms(plan: Plan, provenance: Provenance, plan_document: object) -> N
     texts = (provenance.version, provenance.budget, *provenance.stamps)
     if not all(isinstance(t, str) and t.isprintable() for t in texts):
         raise ValueError("terms are printable text")
-    if provenance.plan_hash != _hash(plan_document) or provenance.schema_hash != schema_hash(plan):
+    if provenance.plan_hash != content_hash(plan_document) or provenance.schema_hash != schema_hash(plan):
         raise StorageError("the release states another plan or schema than it holds; measure again")
     certain = set(certain_stamps(plan, provenance.noise))
     if provenance.accounting not in ACCOUNTINGS or not certain <= set(provenance.stamps):

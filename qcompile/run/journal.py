@@ -1,13 +1,13 @@
-"""What an unfinished run has on disk: what it charged, and every measurement that was drawn.
+"""The journal of an unfinished run: its charge and all its measurements, on disk.
 
-A long run may be killed, and what it drew was paid for. So measurements go to disk before anything is made of them, and
-a run that is resumed draws only what is not there. Beside the terms (`qcompile.run.unfinished`) its folder holds
+A long run may be killed after its measurements were paid for. So they go to disk before anything is made of them, and a
+resumed run draws only those that are missing. Beside the terms (`qcompile.run.unfinished`) the folder holds
 
 - ``journal.jsonl``: a line per event: the charge's number in the ledger; a file of measurements with its hash;
 - ``00000.npy``, ...: the measurements.
 
-A line is written when what it speaks of is on disk, and a line that was cut short speaks of nothing. What was drawn but
-not yet written is lost with the process: nobody has seen it, and its nodes are drawn anew.
+A line is written after its file is on disk, and a line that was cut short is ignored. Measurements that were not yet
+written are lost with the process: nobody has seen them, and their nodes are drawn anew.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from qcompile.support.numbered_backup import Pending
 JOURNAL, RELEASE = "journal.jsonl", "release.part"
 
 SECONDS = 10.0
-"""What was drawn goes to disk after so long, although it is little."""
+"""Time after which measurements go to disk, however few they are."""
 
 NOTHING = np.zeros(0)
 
@@ -40,11 +40,11 @@ class Journal(ByNode):
     """An unfinished run; as a sequence, its measurements by node, empty where there are none yet.
 
     Attributes:
-      target: the release that it is to write.
-      folder: where it keeps what it has.
-      run: what the ledger calls it: the release's name and a random id.
+      target: the file of the release.
+      folder: of the journal.
+      run: the run's name in the ledger: the release's name and a random id.
       charged: the charge's number in the ledger; None where none is noted.
-      paying: whether the ledger may have been charged, although that is not noted.
+      paying: whether the ledger may have been charged although no charge is noted.
     """
 
     def __init__(self, target: Path, folder: Path, run: str, nodes: int) -> None:
@@ -54,7 +54,7 @@ class Journal(ByNode):
         self._nodes = nodes
         self._where: dict[int, tuple[int, int, int]] = {}
         self._parts = 0
-        self._file = _for_us_alone(folder)
+        self._file = _open_locked(folder)
 
     def __len__(self) -> int:
         return self._nodes
@@ -68,8 +68,8 @@ class Journal(ByNode):
         return np.array(np.load(self.folder / _name(part), mmap_mode="r", allow_pickle=False)[start:stop])
 
     @property
-    def worth(self) -> bool:
-        """Whether anything is in it that was paid for."""
+    def holds_paid_work(self) -> bool:
+        """Whether a charge or a measurement is in it."""
         return self.paying or self.charged is not None or bool(self._where)
 
     @property
@@ -93,7 +93,7 @@ class Journal(ByNode):
         self.charged = number
 
     def keep(self, measured: Iterable[tuple[int, Values]]) -> None:
-        """Put measurements on disk as they come, some at a time.
+        """Write measurements to disk as they come, some at a time.
 
         Args:
           measured: nodes with their measurements.
@@ -138,13 +138,13 @@ class Journal(ByNode):
         self._parts += 1
 
     def read(self) -> None:
-        """Take over what an earlier run noted.
+        """Take over the lines of an interrupted run.
 
         Raises:
           ValueError, LookupError, TypeError, OSError: it is damaged.
         """
         lines = (self.folder / JOURNAL).read_bytes().split(b"\n")
-        self._file.truncate(sum(len(line) + 1 for line in lines[:-1]))  # a line that was cut short says nothing
+        self._file.truncate(sum(len(line) + 1 for line in lines[:-1]))  # a line that was cut short is ignored
         for line in map(json.loads, lines[:-1]):
             if "charged" in line:
                 self.charged = int(line["charged"])
@@ -168,11 +168,11 @@ class Journal(ByNode):
         return Pending(self.folder / RELEASE, self.target, left=True)
 
     def close(self) -> None:
-        """Let go of the journal, and of the lock."""
+        """Close the journal and release its lock."""
         self._file.close()
 
     def remove(self) -> None:
-        """The release has its name, or there is nothing worth keeping.
+        """Remove the folder, after the release has its name, or where nothing was paid for.
 
         The folder loses its name first, in one step: half of it must not pass for an unfinished run.
         """
@@ -195,8 +195,8 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _for_us_alone(folder: Path) -> IO[bytes]:
-    """The journal, open for additions, with a lock that goes with the process.
+def _open_locked(folder: Path) -> IO[bytes]:
+    """Open the journal for additions, with a lock that ends with the process.
 
     Raises:
       StorageError: another process has the lock.

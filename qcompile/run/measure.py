@@ -1,14 +1,13 @@
-"""Noisy measurements of all nodes: the only module that joins exact counts with randomness.
+"""Noisy measurements of all nodes: the only module that joins exact counts with noise.
 
-What is measured (matrices, scales, order of rows) is fixed by plan and budget before any data is read. With the
-default noise a node's mechanism is ``y = g round((B x + sigma Z) / g)`` over the reals, implemented exactly.
+Matrices, scales and the order of rows are fixed by plan and budget before any data is read. With the default noise a
+node's mechanism is ``y = g round((B x + sigma Z) / g)`` over the reals, implemented exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 
@@ -17,20 +16,18 @@ from qcompile.errors import BudgetError
 from qcompile.lattice.lattice import Lattice, Node, below
 from qcompile.plan.plan import Plan
 from qcompile.privacy.noise.scale import Scale, root_up
+from qcompile.queries.schema import Names
 from qcompile.release.values import Values
 from qcompile.run.randomness import Noise
 from qcompile.strategy import Strategy
-from qcompile.support.arrays import IntArray
+from qcompile.support.arrays import IntArray, marginalise
 from qcompile.support.threads import in_order
 
-Names: TypeAlias = tuple[str, ...]
-
-
 LARGEST_STEPS = 2.0**62
-"""Grid steps of an exact answer, at most."""
+"""The largest number of grid steps of an exact answer."""
 
 STEPS_A_DRAW = 16
-"""What a draw takes, in the steps that decide whether several threads are worth starting."""
+"""Steps of a draw, in the unit that decides whether several threads are worth starting."""
 
 
 def measure(
@@ -47,14 +44,14 @@ def measure(
       plan: what to measure.
       counts: the exact contingency tables.
       scales: one per class.
-      noise: how; it must be safe to call from several threads.
-      workers: threads; one per processor where None. What is measured does not depend on it.
-      done: nodes that were measured before and are left out.
+      noise: adds the noise; it must be safe to call from several threads.
+      workers: threads; one per processor where None. The measurements do not depend on it.
+      done: nodes that were measured before; they are left out.
 
     Yields:
       Nodes by position, each with its measurements; in an order that suits the counts.
     """
-    closure, nodes_of = plan.closure, assigned(plan, done)
+    closure, nodes_of = plan.closure, assign_nodes(plan, done)
 
     def view(names: Names, table: Callable[[], IntArray]) -> list[tuple[int, Values]]:
         return [(i, one(i, x)) for i, x in node_tables(closure, names, table(), nodes_of[names])]
@@ -69,11 +66,11 @@ def measure(
         yield from measured
 
 
-def collected(measured: Iterable[tuple[int, Values]], nodes: int) -> tuple[Values, ...]:
+def collect(measured: Iterable[tuple[int, Values]], nodes: int) -> tuple[Values, ...]:
     """Measurements by node; empty for nodes that are not measured."""
     values: list[Values] = [np.zeros(0)] * nodes
-    for index, found in measured:
-        values[index] = found
+    for index, numbers in measured:
+        values[index] = numbers
     return tuple(values)
 
 
@@ -100,35 +97,34 @@ def require_range(strategies: Sequence[Strategy], scales: Sequence[Scale], total
 
 
 def draws(plan: Plan, scales: tuple[Scale, ...]) -> int:
-    """How many Gaussian numbers a run draws."""
+    """The number of Gaussian numbers that a run draws."""
     members = plan.closure.members.tolist()
     noisy = zip(members, plan.strategies, scales, strict=True)
     return sum(m * s.rows for m, s, scale in noisy if scale.sigma > 0)
 
 
-def assigned(plan: Plan, done: Container[int] = ()) -> dict[Names, list[int]]:
+def assign_nodes(plan: Plan, done: Container[int] = ()) -> dict[Names, list[int]]:
     """The views whose exact counts are needed, each with the nodes and blocks that are measured from it.
 
     A node is summed out of the first view, smallest first, that covers it.
     """
     closure, taken = plan.closure, set[int]()
-    found: dict[Names, list[int]] = {}
+    nodes_of: dict[Names, list[int]] = {}
     blocks: dict[Node, list[int]] = {}
     for i in range(closure.first_block, len(closure.nodes)):
         blocks.setdefault(closure.nodes[i], []).append(i)
     for view in plan.tables:
-        node = tuple(closure.schema.positions[n] for n in view)
+        node = closure.node_of(view)
         inside = [*below(closure, node), *blocks.get(node, [])]
         new = [i for i in inside if i not in taken and closure.class_of[i] >= 0 and i not in done]
         if new:
-            found[view] = new
+            nodes_of[view] = new
         taken.update(new)
-    return found
+    return nodes_of
 
 
 def node_tables(closure: Lattice, view: Names, table: IntArray, nodes: Iterable[int]) -> Iterator[tuple[int, IntArray]]:
     """Some nodes below a view with their exact marginals, axes in schema order, out of the view's table."""
-    attributes = [closure.schema.positions[n] for n in view]
+    attributes = closure.node_of(view)
     for i in nodes:
-        gone = tuple(axis for axis, a in enumerate(attributes) if a not in closure.nodes[i])
-        yield i, np.asarray(table.sum(axis=gone, dtype=np.int64))
+        yield i, marginalise(table, attributes, closure.nodes[i])

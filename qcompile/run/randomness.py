@@ -92,7 +92,7 @@ def make_noise(kind: str, test_seed: int | None) -> Noise:
 
 
 class Chance:
-    """Noise and selections of one kind, as `qcompile.adaptive.aim.Chance` asks for.
+    """Noise and selections of one kind, for `qcompile.adaptive.aim.Chance`.
 
     Args:
       kind: "rounded", "opendp" or "none".

@@ -1,7 +1,7 @@
-"""Runs that are begun, killed and resumed: the folder ``x.release.unfinished`` beside the release ``x.release``.
+"""Unfinished runs: the folder ``x.release.unfinished`` beside the release ``x.release``.
 
-It holds a `Journal` and, in ``run.json``, the terms of the run, which whoever resumes it must have, too. It is there
-from before the charge until the release has its name. It holds noisy measurements and public terms, no exact count.
+It holds a `Journal` and, in ``run.json``, the terms of the run; a resumed run must have the same terms. It exists from
+before the charge until the release has its name. It holds noisy measurements and public terms, no exact count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def folder_of(output: str | Path) -> Path:
 
 
 def require_none(output: str | Path) -> None:
-    """Refuse to begin where a run is unfinished.
+    """Refuse to begin a run that is unfinished.
 
     Raises:
       StorageError: there is one.
@@ -38,13 +38,13 @@ def require_none(output: str | Path) -> None:
     folder = folder_of(output)
     if os.path.lexists(folder):
         raise StorageError(
-            f"{folder} is there: an unfinished run, whose measurements are paid for; finish it with --resume, "
-            "resume=True, or, to lose them, delete the folder"
+            f"{folder} holds an unfinished run whose measurements are paid for; finish it with --resume, resume=True; "
+            "to give them up, delete the folder"
         )
 
 
 def require_one(output: str | Path) -> None:
-    """Refuse to resume where nothing is unfinished.
+    """Refuse to resume a run that is not unfinished.
 
     Raises:
       StorageError: there is no such run.
@@ -54,8 +54,8 @@ def require_one(output: str | Path) -> None:
         return
     if os.path.lexists(output):
         raise StorageError(
-            f"there is nothing to resume: {folder} is missing, and {output} is there, so the run has finished; a new "
-            "run would be charged"
+            f"there is nothing to resume: {folder} is missing and {output} exists, so the run has finished; a new run "
+            "would be charged"
         )
     raise StorageError(f"there is nothing to resume: {folder} is missing; run it without --resume, resume=True")
 
@@ -64,34 +64,32 @@ def require_one(output: str | Path) -> None:
 def unfinished(
     output: str | Path, terms: Mapping[str, Any], rows: Sequence[int], *, resume: bool = False
 ) -> Iterator[Journal]:
-    """The run that is to write a release: begun, or resumed.
+    """Begin the run that writes a release, or resume it.
 
-    Where the block fails and nothing was paid for or drawn, a folder that was made goes with it; otherwise it stays.
+    Where nothing was paid for or drawn in the block, the folder that was made goes with it; otherwise it stays.
 
     Args:
       output: the release.
-      terms: of the run, plain data; who resumes it must have the same.
+      terms: of the run, plain data; those of a resumed run must be the same.
       rows: number of measurements per node.
       resume: whether a run is to be resumed.
 
     Raises:
-      StorageError: there is an unfinished run, and it is not to be resumed; there is none, or one of other terms, or a
-        damaged one, and it is; another process is at it; the disk refuses.
+      StorageError: a run to be begun is unfinished; a run to be resumed does not exist, has other terms or is damaged;
+        another process works on it; the disk refuses.
     """
     target = require_place(output)
     require_short_name(target)
-    journal = _resumed(target, terms, rows) if resume else _begun(target, terms, rows)
+    journal = (_resume if resume else _begin)(target, terms, rows)
     try:
         yield journal
-    except BaseException:
-        if not (resume or journal.worth):
-            journal.remove()
-        raise
     finally:
+        if not (resume or journal.holds_paid_work):
+            journal.remove()
         journal.close()
 
 
-def _begun(target: Path, terms: Mapping[str, Any], rows: Sequence[int]) -> Journal:
+def _begin(target: Path, terms: Mapping[str, Any], rows: Sequence[int]) -> Journal:
     require_none(target)
     folder = folder_of(target)
     try:
@@ -119,7 +117,7 @@ def _write_terms(path: Path, stated: Mapping[str, Any]) -> None:
     sync_folder(path.parent)
 
 
-def _resumed(target: Path, terms: Mapping[str, Any], rows: Sequence[int]) -> Journal:
+def _resume(target: Path, terms: Mapping[str, Any], rows: Sequence[int]) -> Journal:
     require_one(target)
     folder = folder_of(target)
     try:
@@ -144,15 +142,15 @@ def _resumed(target: Path, terms: Mapping[str, Any], rows: Sequence[int]) -> Jou
 
 
 FOLLOWING = ("budget", "schema hash", "stamps", "version")
-"""Terms that follow from others, which say better what differs."""
+"""Terms that follow from others; a message names those instead."""
 
 
-def _difference(name: str, stated: object, given: object) -> str:
+def _difference(name: str, stated: object, asked: object) -> str:
     if name == "data":
         return "table (or the file was changed since)"
     if name == "plan hash":
         return "plan"
-    return f"{name} ({'none' if stated is None else stated}, not {'none' if given is None else given})"
+    return f"{name} ({'none' if stated is None else stated}, not {'none' if asked is None else asked})"
 
 
 def _read_terms(folder: Path) -> dict[str, Any]:
@@ -163,11 +161,11 @@ def _read_terms(folder: Path) -> dict[str, Any]:
 
 
 def _require_same(folder: Path, stated: Mapping[str, Any], terms: Mapping[str, Any]) -> None:
-    given = json.loads(json.dumps(terms))
-    other = sorted(name for name in {*stated, *given} if stated.get(name) != given.get(name))
+    asked = json.loads(json.dumps(terms))
+    other = sorted(name for name in {*stated, *asked} if stated.get(name) != asked.get(name))
     if other:
-        told = [n for n in other if n not in FOLLOWING] or other
-        differing = ", ".join(_difference(n, stated.get(n), given.get(n)) for n in told)
+        named = [n for n in other if n not in FOLLOWING] or other
+        differing = ", ".join(_difference(n, stated.get(n), asked.get(n)) for n in named)
         raise StorageError(
             f"the unfinished run in {folder} was begun with another {differing}; resume it with the same plan, data "
             "and options"

@@ -96,7 +96,7 @@ def releases(
         return made(cast("Strategy", Stacked(strategy, repetitions)), x, scale, node)
 
     counts = GivenCounts.of({schema.names: table.reshape(schema.shape(schema.names))}, schema)
-    values = measuring.collected(measuring.measure(plan, counts, scales, stacked), len(plan.closure.nodes))
+    values = measuring.collect(measuring.measure(plan, counts, scales, stacked), len(plan.closure.nodes))
     found = []
     for v, c in zip(values, plan.closure.class_of.tolist(), strict=True):
         if c >= 0:

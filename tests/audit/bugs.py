@@ -24,7 +24,7 @@ from qcompile.privacy.noise.scale import Scale
 from qcompile.privacy.unit import PrivacyUnit
 from qcompile.queries.schema import Schema
 from qcompile.release.values import Values
-from qcompile.run import execute, randomness
+from qcompile.run import mechanisms, randomness
 from qcompile.strategy import KroneckerStrategy, Strategy
 from qcompile.support.arrays import Array, IntArray
 from tests.audit.witness import current, normals
@@ -207,8 +207,8 @@ def one_stream(patch: Patch) -> None:
 
 def default_seed(patch: Patch) -> None:
     """Every run has the same noise, as a seed is used where none was given."""
-    original = current(execute, "make_noise")
-    patch.setattr(execute, "make_noise", lambda kind, seed: original(kind, 0 if seed is None else seed))
+    original = current(mechanisms, "make_noise")
+    patch.setattr(mechanisms, "make_noise", lambda kind, seed: original(kind, 0 if seed is None else seed))
 
 
 def bits_replayed(patch: Patch) -> None:
@@ -225,7 +225,7 @@ def rounding_ignored(patch: Patch) -> None:
 
 def charged_late(patch: Patch) -> None:
     """The ledger hears of a run after its noise was drawn."""
-    charge, measure, waiting = Ledger.charge, current(execute, "measure"), list[tuple[Ledger, Charge]]()
+    charge, measure, waiting = Ledger.charge, current(mechanisms, "measure"), list[tuple[Ledger, Charge]]()
 
     def later(self: Ledger, entry: Charge) -> int:
         waiting.append((self, entry))
@@ -238,7 +238,7 @@ def charged_late(patch: Patch) -> None:
         return iter(values)
 
     patch.setattr(Ledger, "charge", later)
-    patch.setattr(execute, "measure", then)
+    patch.setattr(mechanisms, "measure", then)
 
 
 def charged_half(patch: Patch) -> None:

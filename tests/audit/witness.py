@@ -18,13 +18,12 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from qcompile.api import Plan, Release
+from qcompile.api import Plan, Release, prepare
 from qcompile.plan.plan import Measurement
 from qcompile.privacy.budget import Budget
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.privacy.noise.random_bytes import ByteSource
 from qcompile.run import randomness
-from qcompile.run.prepare import dry_run
 from qcompile.support.arrays import Array, IntArray
 
 Data = dict[tuple[str, ...], IntArray]
@@ -142,7 +141,7 @@ def check_draws(
         else:
             found.append(_check_node(m, released, center, own_error, drawn, note))
     assert len(found) == len(drawn), f"{len(drawn)} draws for {len(found)} nodes: {note}"
-    promised = dry_run(plan, budget, accounting=accounting).draws
+    promised = prepare(plan, budget, accounting=accounting).prediction.draws
     assert sum(len(d.bits) for d in found) == promised, f"not the draws that were promised: {note}"
     check_own_bits(found, note)
     return found

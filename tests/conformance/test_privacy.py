@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qcompile.api import Plan, compile, load_release
-from qcompile.data import opening
+from qcompile.api import Plan, compile, load_release, prepare
+from qcompile.data.datasets.opened import OpenedCounts, OpenedTable
 from qcompile.errors import BudgetError, DataError, OptionError, OverspendError, QCompileError, SizeError, StorageError
 from qcompile.privacy.budget import Budget
 from qcompile.privacy.ledger.ledger import Ledger
@@ -100,7 +100,8 @@ class Log:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: list[str] = []
-        self._watch(monkeypatch, opening, "open_data", "data")
+        for kind in (OpenedTable, OpenedCounts):
+            self._watch(monkeypatch, kind, "counts", "data")
         self._watch(monkeypatch, randomness, "rounded_gaussian", "noise")
         self._watch(monkeypatch, Plan, "scales", "scales")
         self._watch(monkeypatch, Ledger, "charge", "charge")
@@ -188,8 +189,6 @@ def test_data_is_refused_before_noise_is_drawn(case: str, plan: Plan, log: Log) 
 
 def test_every_node_draws_from_the_system_once_per_row(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """The draws are those that the dry run announces: no node is without noise and none shares it."""
-    from qcompile.run.prepare import dry_run
-
     taken: list[int] = []
     original = SystemSource.take
 
@@ -199,7 +198,7 @@ def test_every_node_draws_from_the_system_once_per_row(plan: Plan, monkeypatch: 
 
     monkeypatch.setattr(SystemSource, "take", take)
     plan.run(DATA, UNIT)
-    drawn = dry_run(plan, UNIT).draws
+    drawn = prepare(plan, UNIT).prediction.draws
     assert drawn is not None
     assert sum(taken) >= 8 * drawn
     taken.clear()
@@ -506,6 +505,6 @@ def test_a_release_that_cannot_be_noted_is_there(
         raise StorageError("in use")
 
     monkeypatch.setattr(Ledger, "record", refuses)
-    with pytest.warns(UserWarning, match="is written and paid for, but could not be noted: in use"):
+    with pytest.warns(UserWarning, match="is written and paid for, but the ledger could not be updated: in use"):
         plan.run(DATA, UNIT, ledger=ledger, output=tmp_path / "x")
     assert load_release(tmp_path / "x").provenance.charge == Fraction(1, 2)

@@ -80,7 +80,7 @@ class Repeated:
 
 def tables(plan: Plan, counts: GivenCounts) -> Iterator[tuple[int, IntArray]]:
     """Every measured node with its exact marginal."""
-    for view, nodes in measure.assigned(plan).items():
+    for view, nodes in measure.assign_nodes(plan).items():
         yield from measure.node_tables(plan.closure, view, counts.table(view), nodes)
 
 

@@ -21,10 +21,10 @@ from qcompile.errors import StorageError
 from qcompile.grammar import parse
 from qcompile.inspection.diff import diff
 from qcompile.plan import files as storage
+from qcompile.plan.document import PlanDocument
 from qcompile.privacy.budget import Budget
 from qcompile.queries.factors.ordered import Ordered
 from qcompile.release import files
-from qcompile.release.files import plan_hash
 from qcompile.support import archive
 from tests.unit.plan.test_files import edit, members, reseal, rewrite
 
@@ -93,7 +93,7 @@ def test_what_was_read_is_written_with_its_meaning(tmp_path: pathlib.Path) -> No
         assert {**before, "manifest.json": b""} == {**after, "manifest.json": b""}
     assert exact(load_plan(tmp_path / "p")) == exact(load_plan(PLAN))
     assert load_release(tmp_path / "r").answers("arcs").equals(load_release(RELEASE).answers("arcs"))
-    assert load_release(RELEASE).provenance.plan_hash == plan_hash(load_plan(PLAN))
+    assert load_release(RELEASE).provenance.plan_hash == PlanDocument.of(load_plan(PLAN)).hash
 
 
 def test_a_ledger_of_format_1_lists_the_release(tmp_path: pathlib.Path) -> None:
@@ -110,11 +110,11 @@ def test_a_ledger_of_format_1_lists_the_release(tmp_path: pathlib.Path) -> None:
 def test_the_same_text_means_something_else_today(tmp_path: pathlib.Path) -> None:
     plan = compile(parse(WORKLOAD))
     assert all(x.leaves_other for x in ordered(plan))
-    assert plan_hash(plan) != plan_hash(load_plan(PLAN))
+    assert PlanDocument.of(plan).hash != PlanDocument.of(load_plan(PLAN)).hash
     plan.save(tmp_path / "p")
     again = load_plan(tmp_path / "p")
     assert again.workload == plan.workload != load_plan(PLAN).workload
-    assert plan_hash(again) == plan_hash(plan)
+    assert PlanDocument.of(again).hash == PlanDocument.of(plan).hash
     table = counts()["hour", "pay", "size"]
     hours = table.sum(axis=(1, 2))
     expected = [

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from qcompile.cli.output import (
     RHO,
     TABLE,
     budget_of,
+    charge_text,
     memory_of,
     message,
     phases,
@@ -29,8 +31,9 @@ from qcompile.cli.output import (
 from qcompile.errors import OptionError
 
 if TYPE_CHECKING:
-    from qcompile.api import Plan
-    from qcompile.run.prepare import DryRun
+    from qcompile.api import PreparedRun
+    from qcompile.privacy.budget import Budget
+    from qcompile.run.options import RunOptions
 
 
 def run(
@@ -43,35 +46,38 @@ def run(
     resume: bool = typer.Option(
         False, "--resume", help="Finish the run to this release that was stopped or killed; nothing is charged twice."
     ),
-    engine: str = typer.Option("auto", help="What counts: auto, memory, duckdb, database or spark."),
+    engine: str = typer.Option("auto", help="The engine that counts: auto, memory, duckdb, database or spark."),
     epsilon: str | None = EPSILON,
     delta: str | None = DELTA,
     rho: str | None = RHO,
     mu: str | None = MU,
     cost: str | None = COST,
-    mechanism: str = typer.Option("batch", help="batch: as planned. adaptive: round by round, what is known worst."),
+    mechanism: str = typer.Option("batch", help="batch: as planned. adaptive: the worst estimates first, in rounds."),
     reference: str = typer.Option(
-        "auto", help="Model of what is not measured: none, independence, tree, loglinear or auto."
+        "auto", help="Model of unmeasured nodes: none, independence, tree, loglinear or auto."
     ),
-    basis: str = typer.Option("compiled", help="What an adaptive run measures with: compiled or residual."),
+    basis: str = typer.Option("compiled", help="Strategies of an adaptive run: compiled or residual."),
     noise: str = typer.Option("rounded", help="rounded, opendp (slow cross-check) or none (NOT PRIVATE)."),
     accounting: str = typer.Option("zcdp", help="zcdp, or gaussian: smaller errors for the same epsilon and delta."),
     ledger: str | None = typer.Option(None, metavar="LEDGER", help="The account to charge before any noise is drawn."),
     unit: str | None = typer.Option(
-        None, metavar="COLUMN", help="Whose row it is; rows beyond the plan's contributions are left out."
+        None, metavar="COLUMN", help="Ids of the privacy unit; rows beyond the plan's contributions are left out."
     ),
     count_column: str | None = typer.Option(
-        None, "--count-column", metavar="COLUMN", help="How many rows a row of the data stands for."
+        None, "--count-column", metavar="COLUMN", help="Number of rows that each row of the data stands for."
     ),
     strict_values: bool = typer.Option(
-        False, "--strict-values", help="With a ledger, accept that a value without a fate ends the run with an error."
+        False,
+        "--strict-values",
+        help="With a ledger, accept errors on values that no policy covers.",
     ),
     workers: int | None = typer.Option(None, help="Threads that measure; by default one per core."),
     max_memory: str | None = typer.Option(
         None, "--max-memory", metavar="SIZE", help="Refuse to measure or count in more than this, e.g. 4GB."
     ),
     test_seed: int | None = typer.Option(None, "--test-seed", metavar="N", help="Deterministic noise: NOT PRIVATE."),
-    dry: bool = typer.Option(False, "--dry-run", help="Say what would happen; read and spend nothing."),
+    dry: bool = typer.Option(False, "--dry-run", help="Print the charge and the errors; read and spend nothing."),
+    verbose: bool = typer.Option(False, "-v", "--verbose", help="Print the exact charge, in every currency."),
     confidential: bool = typer.Option(
         False,
         "--confidential-diagnostics",
@@ -82,112 +88,112 @@ def run(
 
     Example: qcompile run couples.plan --data couples.csv --epsilon 1 --delta 1e-6 -o couples.release
     """
-    from qcompile.inspection.explain import privacy_text
-    from qcompile.privacy.budget import Budget
-    from qcompile.privacy.exact_numbers import amount_text
-    from qcompile.release.provenance import stamps
-    from qcompile.run import execute
-    from qcompile.run import prepare as expect
-
+    given = dict(locals())
     budget = budget_of(epsilon=epsilon, delta=delta, rho=rho, mu=mu, cost=cost)
     if budget is None:
         raise OptionError("a run needs a budget: give --epsilon and --delta, or --rho, --mu or --cost")
-    limit = memory_of(max_memory)
-    plan = read_plan(plan_file)
-    options: dict[str, Any] = {
-        "mechanism": mechanism,
-        "reference": reference,
-        "basis": basis,
-        "noise": noise,
-        "accounting": accounting,
-        "ledger": ledger,
-        "unit": unit,
-        "output": output,
-        "resume": resume,
-        "workers": workers,
-        "max_memory": limit,
-        "test_seed": test_seed,
-    }
     if dry and confidential:
         raise OptionError("a dry run reads no data, so there is nothing to diagnose; leave one of the two options out")
-    expected = expect.dry_run(plan, budget, strict_values=strict_values, **options)
-    source = source_of(data, table)
-    if not dry:
-        _require_targets(plan_file, data, output, ledger)
-        _require_columns(plan, source, unit, count_column, engine)
-    result(f"charge: rho {expected.charge}: {expected.budget}")
-    result(f"privacy: neighbouring tables differ in {privacy_text(plan)}")
-    if expected.remaining is not None:
-        result(f"ledger: {ledger} will have rho {amount_text(expected.remaining)} left")
-    for stamp in stamps(plan, noise, test_seed, leave_out=ledger is not None and not strict_values):
-        message(f"warning: {stamp}")
-    result(_what(expected, reference, basis))
-    if mechanism == "batch":
-        result("\n".join(table_lines(plan.summary(Budget(rho=expected.charge)), limit=40)))
-    else:
-        message(
-            "note: errors of an adaptive run are not known beforehand; its usual answers are biased, without std errors"
-        )
+    prepared = _prepare(plan_file, budget, given)
     if dry:
+        _print_run(prepared, budget, verbose)
         result("dry run: nothing was read, nothing was spent")
         return
-    if not resume and output is not None and Path(output).exists():
-        message(f"note: {output} is there already; it is kept as {output}.1, or the next number that is free")
-    if confidential:
-        _diagnose(plan, source, unit, leave_out=ledger is not None and not strict_values)
-    rows: dict[str, Any] = {"engine": engine, "count_column": count_column, "strict_values": strict_values}
-    with phases() as step, _told(ledger, output):
-        execute.run(plan, source, budget, progress=step, **rows, **options)
+    source = source_of(data, table)
+    _require_targets(plan_file, data, output, ledger)
+    with prepared.open(source) as opened:
+        _print_run(prepared, budget, verbose)
+        if confidential:
+            _diagnose(prepared, source)
+        with phases() as step, _explain_interruption(prepared.options):
+            opened.execute(step)
     if resume:
-        message("note: the run was resumed; what it had charged or drawn was not charged or drawn again")
+        message("note: the run was resumed; earlier charges and measurements were not repeated")
     result(f"written to {output}; ask it with: qcompile answers {output}")
 
 
+def _prepare(plan_file: str, budget: Budget, given: Mapping[str, Any]) -> PreparedRun:
+    """The run, from the values of the options that bear the names of the fields of `RunOptions`."""
+    from qcompile.api import prepare
+    from qcompile.run.options import RunOptions
+
+    limit = memory_of(given["max_memory"])
+    options: Any = {field.name: given[field.name] for field in fields(RunOptions)} | {"max_memory": limit}
+    RunOptions(**options)  # refused before a workload is compiled
+    return prepare(read_plan(plan_file), budget, **options)
+
+
+def _print_run(prepared: PreparedRun, budget: Budget, verbose: bool) -> None:
+    """Print charge, guarantee and errors of a run, on stdout, and its warnings, on stderr."""
+    from qcompile.inspection.explain import privacy_text
+    from qcompile.privacy.budget import Budget
+    from qcompile.privacy.exact_numbers import amount_text
+
+    options, rho = prepared.options, prepared.charge.rho
+    result(f"charge: {charge_text(budget, options.accounting)}")
+    if verbose:
+        result(f"exactly: rho {rho}; {budget.describe(options.accounting)}")
+    result(f"privacy: neighbouring tables differ in {privacy_text(prepared.plan)}")
+    if prepared.remaining is not None:
+        result(f"ledger: {options.ledger} will have rho {amount_text(prepared.remaining)} left")
+    for stamp in prepared.terms.stamps:
+        message(f"warning: {stamp}")
+    result(_size_text(prepared))
+    if options.mechanism == "batch":
+        result("\n".join(table_lines(prepared.plan.summary(Budget(rho=rho)), limit=40)))
+    else:
+        message(
+            "note: the errors of an adaptive run are not known beforehand; its usual answers are biased and have no "
+            "standard errors"
+        )
+    output = options.output
+    if not options.resume and output is not None and Path(output).exists():
+        message(f"note: {output} already exists; the old one becomes {output}.1, or the next free number")
+
+
 @contextmanager
-def _told(ledger: str | None, output: str | None) -> Iterator[None]:
-    """Where the user interrupts, say how to go on, and how to find out whether the budget was spent by then."""
+def _explain_interruption(options: RunOptions) -> Iterator[None]:
+    """Where the user interrupts, say how to go on, and how to see whether the budget was spent by then."""
     from qcompile.run.unfinished import folder_of
 
     try:
         yield
     except KeyboardInterrupt:
-        if ledger is not None:
-            message(f"what was charged by now, is spent; see it with: qcompile ledger show {ledger}")
-        if output is not None and folder_of(output).is_dir():
-            message("what was drawn is kept; finish the run with the same command and --resume")
+        if options.ledger is not None:
+            message(f"a charge that was made stays; see it with: qcompile ledger show {options.ledger}")
+        if options.output is not None and folder_of(options.output).is_dir():
+            message("the measurements so far are kept; finish the run with the same command and --resume")
         raise
 
 
-def _require_columns(plan: Plan, source: Any, unit: str | None, count_column: str | None, engine: str) -> None:
-    """Refuse data whose columns or types do not fit, before anything is said or spent."""
-    from qcompile.data import Reading, preflight
-
-    reading = Reading(unit, plan.options.contributions, count_column=count_column)
-    preflight(source, plan.workload.schema, reading, engine)
-
-
-def _diagnose(plan: Plan, data: Any, unit: str | None, leave_out: bool) -> None:
+def _diagnose(prepared: PreparedRun, data: Any) -> None:
     from qcompile.data.curator.diagnose import diagnose
 
-    rows = plan.options.contributions
-    message(str(diagnose(data, plan.workload.schema, unit=unit, contributions=rows, leave_out=leave_out)))
+    plan, options = prepared.plan, prepared.options
+    rows, leave_out = plan.options.contributions, options.leaves_rows_out
+    message(
+        str(diagnose(data, plan.workload.schema, unit=options.unit, contributions=rows, leave_out=leave_out)),
+    )
 
 
 def _require_targets(plan_file: str, data: str | None, output: str | None, ledger: str | None) -> None:
     if data is None:
         raise OptionError("a run needs --data, a file or a database; --dry-run does without")
     if output is None:
-        raise OptionError("a run needs -o, where to write the release; what is not written would be paid for in vain")
+        raise OptionError(
+            "a run needs -o, the file of the release; without it the budget would be spent and the result lost"
+        )
     require_target(output, plan_file, data, *([] if ledger is None else [ledger]))
 
 
-def _what(expected: DryRun, reference: str, basis: str) -> str:
+def _size_text(prepared: PreparedRun) -> str:
     from qcompile.support.arrays import bytes_text
 
-    low, high = expected.sigma
-    memory, seconds = bytes_text(expected.memory), max(1, round(expected.seconds))
+    size, options = prepared.prediction, prepared.options
+    low, high = size.sigma
+    memory, seconds = bytes_text(size.memory), max(1, round(size.seconds))
     takes = f"about {memory} for measuring (program, plan and rows come on top), and {seconds} s"
-    if expected.draws is None:
-        how = f"reference {reference}, {basis} basis, noise scale at least {low:.5g}"
-        return f"round by round, candidate marginals: {expected.nodes:,}; {how}; {takes}"
-    return f"{expected.draws:,} measurements on {expected.nodes:,} nodes, noise scale {low:.5g} to {high:.5g}; {takes}"
+    if size.draws is None:
+        how = f"reference {options.reference}, {options.basis} basis, noise scale at least {low:.5g}"
+        return f"round by round, candidate marginals: {size.nodes:,}; {how}; {takes}"
+    return f"{size.draws:,} measurements on {size.nodes:,} nodes, noise scale {low:.5g} to {high:.5g}; {takes}"

@@ -119,7 +119,7 @@ def test_compile_and_inspect(folder: pathlib.Path, capsys: pytest.CaptureFixture
 
 def test_run_says_its_charge_first(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, err = good(capsys, "run", "w.q", "--data", "data.csv", "--rho", "1/49", "-o", "w.release")
-    assert out.startswith("charge: rho 1/49: ")
+    assert out.startswith("charge: rho 1/49 (epsilon 1.17565 at delta 1e-9)\n")
     assert err == ""
     assert "charge       rho 1/49" in good(capsys, "inspect", "w.release")[0]
 
@@ -153,9 +153,9 @@ def test_inputs_are_never_written_over(folder: pathlib.Path, capsys: pytest.Capt
 def test_dry_run_touches_nothing(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(folder.iterdir())
     out, _ = good(capsys, "run", "w.q", "--epsilon", "1", "--delta", "1e-9", "--dry-run")
-    assert out.startswith(
-        "charge: rho 8631380090799389/576460752303423488: epsilon 1 at delta 1e-9 (zcdp), rho 0.0149731"
-    )
+    assert out.startswith("charge: epsilon 1, delta 1e-9 (rho 0.0149731)\n")
+    verbose, _ = good(capsys, "run", "w.q", "--epsilon", "1", "--delta", "1e-9", "--dry-run", "-v")
+    assert "exactly: rho 8631380090799389/576460752303423488; epsilon 1 at delta 1e-9 (zcdp), rho 0.0149731" in verbose
     assert out.endswith("dry run: nothing was read, nothing was spent\n")
     assert sorted(folder.iterdir()) == before
 
@@ -387,15 +387,15 @@ def test_the_first_line_of_a_run_is_the_charge(folder: pathlib.Path, capsys: pyt
     """lomas#179: typed epsilon 1, charged 2: the first line is the total charge and equals the request."""
     good(capsys, "ledger", "create", "l", "--epsilon", "1", "--delta", "1e-9")
     budget = ["--epsilon", "1", "--delta", "1e-9"]
-    out, _ = good(capsys, "run", "w.q", "--data", "data.csv", *budget, "--ledger", "l", "--strict-values", "-o", "x")
-    first, second, third = out.splitlines()[:3]
-    assert first.startswith("charge: rho ")
-    assert "epsilon 1 at delta 1e-9 (zcdp)" in first
+    options = [*budget, "--ledger", "l", "--strict-values", "-o", "x", "-v"]
+    out, _ = good(capsys, "run", "w.q", "--data", "data.csv", *options)
+    first, exactly, second, third = out.splitlines()[:4]
+    assert first == "charge: epsilon 1, delta 1e-9 (rho 0.0149731)"
     assert second == "privacy: neighbouring tables differ in one row added or removed"
     assert third == "ledger: l will have rho 0 left"
     shown = json.loads(good(capsys, "ledger", "show", "l", "--json")[0])
     assert (shown["remaining"], len(shown["entries"])) == ("0", 1)
-    assert shown["entries"][0]["rho"] == first.split()[2].rstrip(":") == shown["spent"]
+    assert shown["entries"][0]["rho"] == exactly.split()[2].rstrip(";") == shown["spent"]
     assert (
         execute(["run", "w.q", "--data", "data.csv", "--rho", "1/9", "--ledger", "l", "--strict-values", "-o", "y"])
         == 3
@@ -417,7 +417,7 @@ def test_ledger_show_explains_every_entry(folder: pathlib.Path, capsys: pytest.C
     assert first.split()[:3] == ["1", Ledger.open("l").entries[0].charge.time.removesuffix("+00:00"), "1/49"]
     assert first.split()[-2:] == ["x.release", str(Ledger.open("l").entries[0].content)[:12]]
     assert second.endswith("none recorded (spent all the same)")
-    assert "kept as x.release.1" in good(capsys, *run)[1]
+    assert "the old one becomes x.release.1" in good(capsys, *run)[1]
 
 
 def test_a_drafted_schema_is_marked_to_the_end(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,9 +24,9 @@ from qcompile.queries.factors import Marginal, Prefix
 from qcompile.release import files
 from qcompile.release import values as stored
 from qcompile.release.values import Values
-from qcompile.run import execute, randomness
 from qcompile.run import journal as journals
 from qcompile.run import measure as measuring
+from qcompile.run import mechanisms, randomness
 from qcompile.run.journal import Journal
 from qcompile.run.unfinished import folder_of, unfinished
 from tests.conformance.helpers import family, integers, workload
@@ -65,7 +65,7 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
                     raise Stopped
                 yield found
 
-        monkeypatch.setattr(execute, "measure", stopping)
+        monkeypatch.setattr(mechanisms, "measure", stopping)
 
     return after
 
@@ -121,7 +121,7 @@ def test_what_is_on_disk_is_not_drawn_again(
 
         return add
 
-    monkeypatch.setattr(execute, "make_noise", watched)
+    monkeypatch.setattr(mechanisms, "make_noise", watched)
     release = plan.run(table, BUDGET, ledger=ledger, strict_values=True, output=tmp_path / "x", resume=True)
     measured = sum(1 for c in plan.closure.class_of if c >= 0)
     assert len(drawn) == len(set(drawn)) == measured - 2
@@ -413,7 +413,7 @@ def test_what_fails_while_measuring_says_what_is_spent_and_left_to_do(
         raise error("the engine is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(execute, "measure", fails)
+        patch.setattr(mechanisms, "measure", fails)
         with pytest.raises(
             error, match="gone; the budget is spent: entry 1 of the ledger; finish the run with --resume"
         ):
