@@ -67,9 +67,22 @@ def read(path: str | Path) -> str:
     except (OSError, ValueError) as e:
         reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
         raise QCompileError(f"{path} cannot be read: {reason}") from None
+    _refuse_own_kind(file, content)
     if len(content) > MAX_SIZE:
         raise QCompileError(f"{path} is larger than {MAX_SIZE} bytes, too large for a workload file; check the name")
     return _decoded(content, path)
+
+
+def _refuse_own_kind(file: Path, content: bytes) -> None:
+    """Refuse a plan or release file, which begins as a zip does."""
+    if not content.startswith(b"PK"):
+        return
+    from qcompile.support.archive import kind_of
+
+    kind = kind_of(file)
+    if kind is not None:
+        word = kind.removeprefix("qcompile ")
+        raise QCompileError(f"{file} is a {word} already, not a workload file; see it with: qcompile inspect {file}")
 
 
 def _require_file(file: Path) -> None:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Unpack, final
 
 from qcompile.compiler import passes
 from qcompile.data import recognise
+from qcompile.errors import OptionError
 from qcompile.inspection import explain as text
 from qcompile.plan import files as plan_files
 from qcompile.plan import plan as planned
+from qcompile.privacy.budget import Budget
 from qcompile.queries.workload import Workload
 from qcompile.release import files as release_files
 from qcompile.release import release as released
@@ -49,7 +51,13 @@ class Plan(planned.Plan):
         return text.explain(self)
 
     def summary(self, budget: Budget, accounting: str = "zcdp") -> pa.Table:
-        """Per family: queries, rmse, max_std_error at a budget, and its share of the total weighted error."""
+        """Per family: queries, rmse, max_std_error at a budget, and its share of the total weighted error.
+
+        Raises:
+          OptionError: ``budget`` is not a `Budget`.
+        """
+        if not isinstance(budget, Budget):
+            raise OptionError(f"a budget must be a Budget, such as qc.Budget(epsilon=1, delta=1e-6), got {budget!r}")
         return text.summary(self, budget, accounting)
 
     def save(self, path: str | Path) -> None:
@@ -113,8 +121,16 @@ def compile(
     workers: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Plan:
-    """Compile a workload into a plan; arguments as of `qcompile.compiler.passes.compile`."""
+    """Compile a workload into a plan; arguments as of `qcompile.compiler.passes.compile`.
+
+    Raises:
+      OptionError: ``workload`` is of another type, or an option is wrong.
+    """
     options = {k: v for k, v in locals().items() if k != "workload"}
+    if not isinstance(workload, Workload | str | Path):
+        raise OptionError(
+            f"a workload must be a Workload, the text of one or the path of a .q file, got {type(workload).__name__}"
+        )
     return Plan.of(passes.compile(workload, **options))
 
 

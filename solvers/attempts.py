@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from qcompile.solvers.solution import Solution
+from qcompile.support.text import excess_text
 
 
 @dataclass(eq=False)
@@ -48,7 +49,7 @@ class Attempts:
         """The certified gap of a loss, in words."""
         if self.bound <= 0:
             return "no lower bound is known"
-        return f"certified only within {100 * (loss / self.bound - 1):.2g} %"
+        return f"its error is only proven to be at most {excess_text(loss / self.bound - 1)} above the optimum"
 
     def result(self, solution: Solution) -> Solution:
         """A solution with the best bound and all refused routes."""

@@ -102,7 +102,8 @@ def _refuse_bare_label(leaf: syntax.Predicate, scope: Scope) -> None:
             continue
         if attribute.text not in scope.schema or label.text in scope.schema or label.text in scope.broken:
             continue
-        if isinstance(scope.schema[attribute.text].domain, CategoryDomain):
+        declared = scope.schema[attribute.text]
+        if isinstance(declared.domain, CategoryDomain) or declared.policy.other == label.text:
             hint = f"write {string_text(label.text)}"
             scope.findings.fail(
                 f"{label.text!r} is not an attribute; a label is written in double quotes", label.at, hint

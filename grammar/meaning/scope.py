@@ -45,7 +45,7 @@ class Scope:
                 continue
             missing = True
             if self.complete and name.text not in self.broken:
-                hint = did_you_mean(name.text, self.schema.names)
+                hint = did_you_mean(name.text, self.schema.names) or "declare it in the schema"
                 self.findings.error(f"unknown attribute {name.text!r}", name.at, hint)
         if missing:
             raise Stop

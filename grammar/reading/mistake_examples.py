@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Advice:
-    """What is wrong and what to write; ``{found}`` in the message stands for the offending token."""
+    """The error and its remedy.
+
+    Attributes:
+      message: ``{found}`` stands for the offending token.
+      hint: ``{words}`` stands for the words around it, from the one before.
+    """
 
     message: str
     hint: str
@@ -95,7 +100,6 @@ SCHEMA = {
             "a integer 0..9",
             "a numeric [0, 1]",
             'a category {"x"}',
-            "a b : integer 0..9",
             "a 0..9",
             "a {",
             "a [",
@@ -104,6 +108,10 @@ SCHEMA = {
         *_schema('a "x"', "a"),
         *_schema_line("a"),
     ),
+    Advice(
+        "':' is missing between the attribute's name and its domain",
+        "write name : integer 0..9; a name of several words goes in backquotes: `{words}`",
+    ): _schema("a b : integer 0..9", "a b"),
     Advice("'=' does not declare", "write ':' between a name and what it stands for"): (
         *_schema("a = integer 0..9"),
         "workload { x = total }",
@@ -240,6 +248,13 @@ FAMILIES = {
         *_workload(*(f"prefix(a) {start}" for start in _STARTS)),
         *_workload("prefix(a), prefix(b)", "total, total", "total prefix(a)"),
         *_workload("count(a = 1), total", "affine(a + b), total", "random(a; p = 1), total", 'matrix(a; "x"), total'),
+    ),
+    Advice(
+        "{found} does not fit after a factor", "factors are joined with '*'; for a table of both write marginal(a, b)"
+    ): (
+        _workload(
+            *(f"{start} x" for start in ("total", "prefix(a)", "affine(a + b)", "random(a; p = 1)", "count(a = 1)"))
+        )
     ),
     Advice("families are not added with '+'", "put each on its own line; all of them are answered"): _workload(
         "prefix(a) + prefix(b)", "total + total", "affine(a + b) + total", "count(a = 1) + total"
@@ -459,6 +474,10 @@ PREDICATES = {
         "count(a (1))",
         "count(a..1)",
     ),
+    Advice(
+        "{found} does not fit after the comparison",
+        'did you mean "{words}"? Text goes in double quotes; conditions are joined with and',
+    ): _workload("count(a = b c)", "count(a != b c)", "count(a <= b c)"),
     Advice("one side of the comparison is missing", "write a = 1"): _workload(
         "count(a = )",
         "count(= 1)",
@@ -578,12 +597,12 @@ QUERIES: dict[Advice, tuple[str, ...]] = {
     Advice("one query is asked at a time", "ask a single expression, without name and weight"): (
         *(
             f"{first}{rest}"
-            for first in ("total", "prefix(a)", "total * total")
+            for first in ("total", "prefix(a)", "total * total", "count(a = 1)", "affine(a + b)")
             for rest in (" total", "; total", "\ntotal")
         ),
         *(
             f"{first}{rest}"
-            for first in ("total", "prefix(a)")
+            for first in ("total", "prefix(a)", "count(a = 1)", "affine(a + b)")
             for rest in (" weight 2", ", total", " + total", " : a", "}", " x")
         ),
         "each 1 of all * total",

@@ -18,6 +18,7 @@ from qcompile.grammar.reading.mistake_examples import QUERIES as QUERIES
 from qcompile.grammar.reading.mistake_examples import Advice as Advice
 from qcompile.grammar.reading.recovery import begins_statement
 from qcompile.grammar.reading.source import At, Source
+from qcompile.grammar.reading.words import RESERVED
 
 Place: TypeAlias = tuple[int, int]
 """Where in the grammar the parser is."""
@@ -106,6 +107,22 @@ for _quote in "\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}\N{D
 for _quote in "\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}":
     CHARACTERS[_quote] = ("text is written in double quotes", 'write "text"')
 
+REMEDIES = {
+    "bool": "write category {false, true}",
+    "boolean": "write category {false, true}",
+    "date": "write integer for a year, or category for listed dates",
+    "mean": "means come from marginal(x): the counts of each value",
+    "average": "means come from marginal(x): the counts of each value",
+    "avg": "means come from marginal(x): the counts of each value",
+    "sum": "sums and means come from marginal(x); affine(a + b <= c) counts rows by a sum of attributes",
+    "median": "quantiles come from prefix(x): the counts up to each value",
+    "quantile": "quantiles come from prefix(x): the counts up to each value",
+    "percentile": "quantiles come from prefix(x): the counts up to each value",
+    "min": "extremes come from prefix(x): the counts up to each value",
+    "max": "extremes come from prefix(x): the counts up to each value",
+}
+"""Hints for words of other languages that have no single counterpart here."""
+
 SYNONYMS = {
     "int": "integer",
     "integers": "integer",
@@ -120,17 +137,16 @@ SYNONYMS = {
     "str": "category",
     "text": "category",
     "enum": "category",
-    "bool": "category",
-    "boolean": "category",
     "histogram": "marginal",
     "cdf": "prefix",
     "where": "count",
-    "sum": "affine",
     "distance": "abs",
 }
 
 _CLOSE = 0.77
 """Likeness from which a word counts as misspelt; "age" and "range" are less alike."""
+
+_WORDS = re.compile(r"[^\W\d]\w*(?:[ \t]+(?!(?:and|or|not|in)\b)[^\W\d]\w*)*")
 
 _TERMINALS = {
     "NAME": "a name",
@@ -181,7 +197,7 @@ def explain(failure: Failure, source: Source, known: Mapping[Key, Advice]) -> tu
         _unclosed(failure, source)
         or _character(failure)
         or _misspelt(failure)
-        or _by_example(failure, known)
+        or _by_example(failure, source, known)
         or (f"unexpected {found(failure)}", _region(failure), expectation(failure.expected))
     )
 
@@ -297,14 +313,33 @@ def _glued(failure: Failure) -> tuple[str, At, str] | None:
 
 
 def _unknown(what: str, word: str, at: At, words: tuple[str, ...]) -> tuple[str, At, str]:
-    synonym = SYNONYMS.get(word.casefold())
+    return f"unknown {what} {word!r}", at, _remedy(word, words)
+
+
+def _remedy(word: str, words: tuple[str, ...]) -> str:
+    """The hint for an unknown word: its other spelling, a close keyword, or all of them."""
+    folded = word.casefold()
+    if folded in words:
+        return f"keywords are lower case; write '{folded}'"
+    if folded in REMEDIES:
+        return REMEDIES[folded]
+    synonym = SYNONYMS.get(folded)
     close = [synonym] if synonym in words else difflib.get_close_matches(word, words, n=1, cutoff=_CLOSE)
-    hint = f"did you mean '{close[0]}'?" if close else f"expected {', '.join(words[:-1])} or {words[-1]}"
-    return f"unknown {what} {word!r}", at, hint
+    return f"did you mean '{close[0]}'?" if close else f"expected {', '.join(words[:-1])} or {words[-1]}"
 
 
-def _by_example(failure: Failure, known: Mapping[Key, Advice]) -> tuple[str, At, str] | None:
+def _by_example(failure: Failure, source: Source, known: Mapping[Key, Advice]) -> tuple[str, At, str] | None:
     advice = next((known[key] for key in failure.keys if key in known), None)
     if advice is None:
         return None
-    return advice.message.replace("{found}", found(failure)), _region(failure), advice.hint
+    if "{words}" in advice.hint and failure.previous is not None and failure.previous[1] in RESERVED:
+        # A name was expected where the text has a word such as "and".
+        return "one side of the comparison is missing", failure.previous_at, "write a = 1"
+    hint = advice.hint.replace("{words}", _words(failure, source))
+    return advice.message.replace("{found}", found(failure)), _region(failure), hint
+
+
+def _words(failure: Failure, source: Source) -> str:
+    """The words of the line from the one before the failure on, up to a keyword or a mark."""
+    match = _WORDS.match(source.text, failure.previous_at[0])
+    return match[0] if match else failure.text

@@ -17,8 +17,7 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 from lark.parsers.lalr_parser_state import ParserState
 
-from qcompile.grammar.reading import mistakes, syntax
-from qcompile.grammar.reading import recovery as skipping
+from qcompile.grammar.reading import mistakes, recovery, syntax
 from qcompile.grammar.reading.mistakes import Failure, Key
 from qcompile.grammar.reading.source import Findings, Full, Source
 from qcompile.grammar.reading.transformer import Build, spot
@@ -125,7 +124,7 @@ def parse_source(source: Source, findings: Findings, start: str = "file") -> Par
             tree = driver.run()
         except Unfit as unfit:
             failure = replace(unfit.failure, expected=driver.expected())
-            findings.error(*mistakes.explain(failure, source, known_failures()))
+            findings.error(*mistakes.explain(failure, source, known_failures(start)))
             if start == "query" or not driver.recover(unfit.failure):
                 break
         except TooLong as e:
@@ -166,19 +165,30 @@ def _spend_on(node: syntax.Each, attributes: int, findings: Findings) -> None:
 
 
 @cache
-def known_failures() -> dict[Key, mistakes.Advice]:
-    """The mistakes of `mistakes.EXAMPLES` by parser state and kind of token, found by making each of them."""
+def known_failures(start: str = "file") -> dict[Key, mistakes.Advice]:
+    """Advice by parser state and kind of token, found by parsing each example of a mistake.
+
+    Args:
+      start: "file", or "query": the advice of `mistakes.QUERIES` is for single queries only.
+    """
     known: dict[Key, mistakes.Advice] = {}
     general: dict[Key, mistakes.Advice] = {}
-    for start, collection in (("file", mistakes.EXAMPLES), ("query", mistakes.QUERIES)):
-        for advice, examples in collection.items():
-            for example in examples:
-                first, *others = _failure_of(example, start).keys
-                known.setdefault(first, advice)
-                for key in others:
-                    general.setdefault(key, advice)
+    for rule, advice, example in _examples(start):
+        first, *others = _failure_of(example, rule).keys
+        known.setdefault(first, advice)
+        for key in others:
+            general.setdefault(key, advice)
     # An example with a keyword explains other words in its place only when no example with a name does.
     return {**general, **known}
+
+
+def _examples(start: str) -> Iterator[tuple[str, mistakes.Advice, str]]:
+    """Start rule, advice and wrong text of each example; the first one counts."""
+    collections = {"query": mistakes.QUERIES} if start == "query" else {}
+    for rule, collection in {**collections, "file": mistakes.EXAMPLES}.items():
+        for advice, examples in collection.items():
+            for example in examples:
+                yield rule, advice, example
 
 
 def _failure_of(example: str, start: str) -> Failure:
@@ -269,9 +279,10 @@ class Driver:
         if failure.unclosed_block:
             self._close_block(start)
             return True
+        end = max(recovery.statement_end(self.source.text, start, self._block is not None), start + 1)
         if self._block is not None and self._block.type == "SCHEMA":
-            self.parsed.broken.add(skipping.first_word(self.source.text, start))
-        self._go_to(max(skipping.statement_end(self.source.text, start, self._block is not None), start + 1))
+            self.parsed.broken.update(recovery.declared_names(self.source.text, start, end))
+        self._go_to(end)
         return True
 
     @property

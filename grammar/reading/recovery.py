@@ -8,6 +8,7 @@ from qcompile.grammar.reading.words import read_name
 
 _PIECE = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"|`(?:[^`\n]|``)+`|#[^\n]*|[(\[{]|[)\]}]|\n|;')
 _WORD = re.compile(r"[^\W\d]\w*|`(?:[^`\n]|``)+`")
+_DECLARED = re.compile(rf"({_WORD.pattern})[ \t]*:")
 _BLANKS = re.compile(r"[ \t]*")
 _BEGINNING = re.compile(
     r"(?P<indent>[ \t]*)(?:(?P<word>[^\W\d]\w*|`(?:[^`\n]|``)+`)[ \t]*:"
@@ -16,10 +17,11 @@ _BEGINNING = re.compile(
 )
 
 
-def first_word(text: str, start: int) -> str:
-    """The name at ``start``, or an empty text."""
-    match = _WORD.match(text, start)
-    return read_name(match[0]) if match else ""
+def declared_names(text: str, start: int, end: int) -> set[str]:
+    """Return the first word of a statement that cannot be read, and the words before a colon in it."""
+    first = _WORD.match(text, start)
+    words = [*([first[0]] if first else []), *(match[1] for match in _DECLARED.finditer(text, start, end))]
+    return {read_name(word) for word in words}
 
 
 def begins_statement(text: str, line_start: int, statement: int) -> bool:

@@ -24,6 +24,7 @@ app = typer.Typer(
     epilog="A first workload: qcompile check FILE.q, then compile, inspect, run, answers and ask.",
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -69,10 +70,10 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a label that the terminal cannot show is escaped, not an error
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         # Not command.main: it would keep interrupts and closed pipes from the handlers below.
-        with command.make_context("qcompile", given) as context:
+        with command.make_context("qcompile", words) as context:
             command.invoke(context)
         sys.stdout.flush()
         return 0
@@ -92,13 +93,23 @@ def execute(arguments: Sequence[str] | None = None) -> int:
 
 
 def _positioned(error: QCompileError) -> bool:
-    """Whether the message already starts with a place in a file."""
+    """True if the message already starts with a place in a file."""
     return bool(getattr(error, "diagnostics", ()))
+
+
+def _show_usage(error: Any) -> None:
+    """Print a usage error in the style of all others; a command without arguments gets its help."""
+    context = getattr(error, "ctx", None)
+    if context is None or type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return
+    text = error.format_message().rstrip(".")
+    message(f"error: {text[:1].lower()}{text[1:]}; see: {context.command_path} --help")
 
 
 def _other(error: Exception) -> int:
     if hasattr(error, "show") and hasattr(error, "exit_code"):  # a usage error of the command-line parser
-        error.show()
+        _show_usage(error)
         return int(error.exit_code)
     if os.environ.get("QCOMPILE_DEBUG") == "1":
         raise error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ from qcompile.support.options import require_other
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qcompile.api import Plan
+    from qcompile.api import Plan, Release
     from qcompile.privacy.budget import Budget
 
 EPSILON = typer.Option(None, "--epsilon", metavar="E", help="Budget as (epsilon, delta), e.g. 1.")
@@ -41,26 +43,42 @@ PROCESSING = typer.Option(
 )
 
 
+COLOURS = {"error": "red", "internal error": "red", "warning": "yellow"}
+
+ALIGNED = ("estimate", "std_error", "lower", "upper")
+"""Columns of answers that have as many decimals as the standard errors need."""
+
+
 def message(text: str) -> None:
-    """A line for people, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a line on stderr; on a terminal errors are red and warnings yellow, unless NO_COLOR is set."""
+    colour = COLOURS.get(text.partition(":")[0]) if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else None
+    print(typer.style(text, fg=colour) if colour else text, file=sys.stderr, flush=True)
 
 
 def result(text: str) -> None:
-    """A result, on stdout."""
+    """Print a result on stdout."""
     print(text)
 
 
+def warn_not_private(release: Release) -> None:
+    """Print the stamps of a release without a privacy guarantee; `qcompile inspect` prints all stamps."""
+    from qcompile.release.provenance import NOT_PRIVATE
+
+    for stamp in release.provenance.stamps:
+        if stamp.startswith(NOT_PRIVATE):
+            message(f"warning: {stamp}")
+
+
 def read_plan(path: str) -> Plan:
-    """A plan from a plan file, or compiled from a ``.q`` file."""
+    """Load a plan file, or compile a ``.q`` file."""
     import qcompile as qc
 
     require_file(path)
-    return compiled(path) if path.endswith(".q") else qc.load_plan(path)
+    return compile_file(path) if path.endswith(".q") else qc.load_plan(path)
 
 
-def compiled(path: str, **options: Any) -> Plan:
-    """A workload file compiled, with a progress bar over the problems that are solved."""
+def compile_file(path: str, **options: Any) -> Plan:
+    """Compile a workload file, with a progress bar over the problems to solve."""
     import qcompile as qc
 
     with progress("solving") as step:
@@ -68,7 +86,11 @@ def compiled(path: str, **options: Any) -> Plan:
 
 
 def require_file(path: str) -> None:
-    """Refuse what is not a file, with a next step."""
+    """Refuse a path that is not a file.
+
+    Raises:
+      QCompileError: it is missing, a folder, or cannot be looked at; says which.
+    """
     from qcompile.support.files import place, shortened
 
     try:
@@ -89,7 +111,7 @@ def source_of(data: str | None, table: str | None) -> Any:
 
 
 def require_target(path: str, *inputs: str) -> None:
-    """Refuse to write over what the command reads, or where nothing can be written; before the work is done.
+    """Refuse a target that is an input of the command or cannot be written, before the work begins.
 
     Raises:
       OptionError: the target is one of the inputs, by whatever name.
@@ -102,15 +124,15 @@ def require_target(path: str, *inputs: str) -> None:
     require_place(path)
 
 
-def budget_of(**given: str | None) -> Budget | None:
-    """The budget of the command line; None when none was given.
+def budget_of(**amounts: str | None) -> Budget | None:
+    """Read the budget options; None when there is none.
 
     Raises:
       BudgetError: it is malformed, zero, or several were given.
     """
     from qcompile.privacy.budget import Budget
 
-    named: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+    named: dict[str, Any] = {k: v for k, v in amounts.items() if v is not None}
     return Budget(**named) if named else None
 
 
@@ -132,30 +154,30 @@ def charge_text(budget: Budget, accounting: str) -> str:
 
 
 def memory_of(text: str | None) -> int | None:
-    """Bytes from a text such as ``4GB`` or ``500 MB``."""
+    """Read a number of bytes, such as ``4GB`` or ``500 MB``; None for None."""
     if text is None:
         return None
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?)i?B?\s*", text, re.IGNORECASE)
-    if not found:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?)i?B?\s*", text, re.IGNORECASE)
+    if not match:
         raise OptionError(f"--max-memory {text!r} is not an amount of memory; write for instance 4GB")
-    power = " kmgt".index((found[2] or " ").lower())
-    return int(float(found[1]) * 1000**power)
+    power = " kmgt".index((match[2] or " ").lower())
+    return int(float(match[1]) * 1000**power)
 
 
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar for work of one kind, told how much is done and of how much; see `phases`."""
+    """Show a progress bar for work of one kind: called with (done, total); see `phases`."""
     with phases() as step:
         yield partial(step, label)
 
 
 @contextmanager
 def phases() -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on stderr, told what is done, how much of it, and of how much (0 where nobody knows).
+    """Show a progress bar on stderr: called with (phase, done, total); total is 0 when unknown.
 
-    Nothing where stderr is not a terminal. The bar shows the rate and the time left. How long work on confidential data
-    takes depends on the data: so times are for the curator's own terminal, where the bar is wiped out in the end, and
-    for no pipe, file or log.
+    Nothing is shown where stderr is not a terminal. The bar shows the rate and the time left. The time of work on
+    confidential data depends on the data: so times appear on the curator's own terminal only, where the bar is removed
+    at the end, and in no pipe, file or log.
     """
     if not sys.stderr.isatty():
         yield lambda label, done, total: None
@@ -179,23 +201,46 @@ def phases() -> Iterator[Callable[[str, int, int], None]]:
         yield step
 
 
-def table_lines(table: Any, limit: int | None = None, of: int | None = None) -> list[str]:
-    """An Arrow table as aligned text; numbers with one decimal, or five digits where they are small.
+def table_lines(table: Any, limit: int | None = None, of: int | None = None, rest: str = "") -> list[str]:
+    """Format an Arrow table as aligned text.
+
+    Answers have two digits of their smallest standard error, the column ``share`` is in per cent, other numbers have
+    one decimal from 100 on and four digits below.
 
     Args:
-      table: its rows.
-      limit: of them, how many to show.
-      of: how many rows there are, where the table holds only the first of them.
+      table: the rows, or the first of them.
+      limit: number of rows to show; all by default.
+      of: number of rows in total, where the table holds only the first ones.
+      rest: text behind the number of rows that are not shown.
     """
+    from qcompile.support.text import plural
     from qcompile.support.text import table as aligned
 
     shown = table if limit is None else table.slice(0, limit)
     columns = [shown.column(name).to_pylist() for name in shown.column_names]
     numeric = [all(isinstance(v, float | int) for v in c if v is not None) for c in columns]
-    rows = [[_cell(v) for v in row] for row in zip(*columns, strict=True)]
+    formats = _formats(shown)
+    cells = [[formats.get(name, _cell)(v) for v in c] for name, c in zip(shown.column_names, columns, strict=True)]
+    rows = list(zip(*cells, strict=True))
     lines = aligned(shown.column_names, rows, left={i for i, n in enumerate(numeric) if not n})
     left = (table.num_rows if of is None else of) - shown.num_rows
-    return [*lines, *([f"  ... {left:,} more rows"] if left else [])]
+    return [*lines, *([f"  ... {plural(left, 'more row')}{rest}"] if left else [])]
+
+
+def _formats(table: Any) -> dict[str, Callable[[Any], str]]:
+    """Formats by column, where they are not those of `_cell`."""
+    from qcompile.support.text import share_text
+
+    formats: dict[str, Callable[[Any], str]] = {"share": share_text} if "max_std_error" in table.column_names else {}
+    if "std_error" in table.column_names:
+        errors = [e for e in table.column("std_error").to_pylist() if e is not None and math.isfinite(e) and e > 0]
+        digits = min(6, max(0, 1 - math.floor(math.log10(min(errors))))) if errors else 1
+        formats |= dict.fromkeys(ALIGNED, partial(_decimals, digits))
+    return formats
+
+
+def _decimals(digits: int, value: float | None) -> str:
+    return "" if value is None else f"{value:,.{digits}f}"
 
 
 def _cell(value: object) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from qcompile.inspection.diff import Change, FamilyChange, NodeChange, PlanDiff, Total
-from qcompile.support.text import MANY, gap_text, number, table
+from qcompile.support.text import MANY, gap_text, number, share_text, table
 
 WIDTH = 60
 """Characters of a domain that a table shows."""
@@ -81,7 +81,7 @@ def _nodes_table(nodes: Sequence[NodeChange]) -> list[str]:
         [
             ("block " if n.block else "") + ("*".join(n.attributes) or "(total)"),
             f"{n.nodes:,}",
-            *(_shown(v, lambda share: f"{100 * share:.2f} %") for v in n.share),
+            *(_shown(v, share_text) for v in n.share),
             _pair(n.gap, gap_text),
             _pair(n.solver, str),
         ]

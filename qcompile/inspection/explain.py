@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qcompile.compiler.unrestricted import unrestricted
 from qcompile.lattice.projection import is_uniform
 from qcompile.plan.plan import ClassSummary, Plan
-from qcompile.support.text import MANY, gap_text, number, plural, table
+from qcompile.support.text import MANY, excess_text, gap_text, number, plural, share_text, table
 from qcompile.version import __version__
 
 if TYPE_CHECKING:
@@ -28,11 +28,10 @@ def _head(plan: Plan) -> list[str]:
     measured = int((closure.class_of >= 0).sum())
     return [
         f"plan of qcompile {__version__}",
-        f"  workload     {plan.queries:,} queries in {len(plan.workload.families):,} families, {plan.views:,} views, "
-        f"{len(plan.workload.schema)} attributes",
+        f"  workload     {workload_text(plan)}",
         f"  lattice      {plural(closure.first_block, 'node')}, {plural(len(closure.blocks), 'block')}, "
         f"{measured:,} measured, {plural(len(plan.solutions), 'problem')}",
-        f"  solver       {o.solver}, tolerance {o.gap:g}, {o.centring} centring",
+        f"  solver       {o.solver}, tolerance {o.gap:g}",
         f"  design       {design_text(plan)}",
         f"  privacy      neighbouring tables differ in {privacy_text(plan)}",
         f"  error        rmse {number(plan.rmse())} at privacy cost 1 (rho 1/2); it scales as 1/sqrt(cost)",
@@ -41,8 +40,18 @@ def _head(plan: Plan) -> list[str]:
     ]
 
 
+def workload_text(plan: Plan) -> str:
+    """Return the numbers of queries, families, views and attributes."""
+    workload = plan.workload
+    families = plural(len(workload.families), "family", "families")
+    return (
+        f"{plural(plan.queries, 'query', 'queries')} in {families}, {plural(plan.views, 'view')}, "
+        f"{plural(len(workload.schema), 'attribute')}"
+    )
+
+
 def privacy_text(plan: Plan) -> str:
-    """Which tables are neighbours, what is public by that, and what is outside the guarantee."""
+    """Describe the neighbouring tables, the facts that are public, and the limits of the guarantee."""
     public = "; the number of rows is public and released exactly" if plan.unit.public_total else ""
     drafted = "; the schema was READ FROM THE DATA" if plan.workload.schema.read_from_data else ""
     return f"{plan.unit}{public}{drafted}"
@@ -58,7 +67,7 @@ def _classes(plan: Plan) -> list[str]:
             f"{c.rank:,}",
             number(c.loss),
             gap_text(c.gap),
-            f"{100 * c.share * c.members:.2f} %",
+            share_text(c.share * c.members),
             c.solver,
         ]
         for i, c in enumerate(plan.classes)
@@ -76,17 +85,17 @@ def _blocks(plan: Plan) -> list[str]:
 
 
 def _refusals(classes: Sequence[ClassSummary]) -> list[str]:
-    """Why other routes were not taken: a line per route and reason with the classes it holds for."""
-    found: dict[tuple[str, str], list[int]] = {}
+    """Explain why other solvers were not used: a line per solver and reason, with its classes."""
+    classes_of: dict[tuple[str, str], list[int]] = {}
     for i, c in enumerate(classes):
         for refusal in c.refused:
-            found.setdefault(refusal, []).append(i)
-    lines = [f"  not {route}: {reason} ({_listed(where)})" for (route, reason), where in found.items()]
+            classes_of.setdefault(refusal, []).append(i)
+    lines = [f"  {route} not used for {_ranges(ids)}: {reason}" for (route, reason), ids in classes_of.items()]
     return lines if len(lines) <= MANY else [*lines[:MANY], f"  ... {len(lines) - MANY} more"]
 
 
-def _listed(classes: Sequence[int]) -> str:
-    """Class ids, runs as ``c3..c7``."""
+def _ranges(classes: Sequence[int]) -> str:
+    """Format class ids, runs as ``c3..c7``."""
     runs: list[list[int]] = []
     for c in classes:
         if runs and runs[-1][-1] == c - 1:
@@ -107,11 +116,11 @@ def _families(plan: Plan) -> list[str]:
                 f"{f.weight:g}",
                 number(math.sqrt(e.total / f.count)),
                 ("" if e.exact else "<= ") + number(math.sqrt(e.largest)),
-                f"{100 * f.weight * e.total / plan.sse():.2f} %",
+                share_text(f.weight * e.total / plan.sse()),
                 f.text,
             ]
         )
-    head = ["family", "queries", "weight", "rmse", "max std_error", "of error", "text"]
+    head = ["family", "queries", "weight", "rmse", "max_std_error", "share", "text"]
     left = len(plan.workload.families) - MANY
     return [*table(head, rows, left={0, 6}), *([f"  ... {left:,} more families"] if left > 0 else [])]
 
@@ -184,8 +193,8 @@ def dot(plan: Plan) -> str:
     lines = ["digraph lattice {", '  rankdir="BT"; node [shape=box, fontname="sans-serif"];']
     graph = plan.lattice
     for node, data in graph.nodes(data=True):
-        text = f"{', '.join(node) or 'total'}\n{data['cells']} cells, rank {data['rank']}\n{data['solver']}"
-        label = _escape(f"{text}\n{100 * data['share']:.2f} % of budget")
+        text = f"{', '.join(node) or 'total'}\n{plural(data['cells'], 'cell')}, rank {data['rank']}\n{data['solver']}"
+        label = _escape(f"{text}\n{share_text(data['share'])} of budget")
         lines.append(f"  {_quoted(node)} [label={label}];")
     lines += [f"  {_quoted(a)} -> {_quoted(b)};" for a, b in graph.edges]
     return "\n".join([*lines, "}"]) + "\n"
@@ -226,8 +235,8 @@ def design_text(plan: Plan) -> str:
         return text
     saved = 1 - plan.sse() / plan.plain_sse
     if saved < 1e-7:
-        return f"{text}: nothing was found that is better than the plain decomposition"
-    return f"{text}: total squared error {100 * saved:.2g} % below the plain decomposition"
+        return f"{text}: no better design than the plain decomposition was found"
+    return f"{text}: total squared error {excess_text(saved)} below the plain decomposition"
 
 
 def _unrestricted_json(plan: Plan) -> dict[str, Any]:

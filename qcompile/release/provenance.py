@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from qcompile.plan.plan import Plan
+from qcompile.queries.schema import Schema
 
 NOT_PRIVATE = "NOT PRIVATE"
+
+LEFT_OUT = "rows with what clip cannot clip, such as a null, are left out"
+"""The stamp in release files; `left_out_note` says the same with the names of the attributes."""
 
 MECHANISMS = ("batch", "adaptive")
 
@@ -59,9 +63,15 @@ def stamps(plan: Plan, noise: str, test_seed: int | None, leave_out: bool) -> tu
     clips = any(a.policy.kind == "clip" for a in plan.workload.schema)
     found = {
         f"{NOT_PRIVATE}: made with a test seed": test_seed is not None,
-        "rows with what clip cannot clip, such as a null, are left out": leave_out and clips,
+        LEFT_OUT: leave_out and clips,
     }
     return (*certain_stamps(plan, noise), *(text for text, holds in found.items() if holds))
+
+
+def left_out_note(schema: Schema) -> str:
+    """Return the text of the stamp `LEFT_OUT` for people, with the attributes that clip: they are public knowledge."""
+    names = [attribute.name for attribute in schema if attribute.policy.kind == "clip"]
+    return f"rows with a missing value in {', '.join(names)} are not counted (clip cannot place them)"
 
 
 def certain_stamps(plan: Plan, noise: str) -> tuple[str, ...]:

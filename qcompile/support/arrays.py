@@ -33,7 +33,9 @@ def digest(array: npt.NDArray[Any]) -> str:
 
 
 def bytes_text(count: float) -> str:
-    """A number of bytes for people, e.g. ``3.2 GB``."""
+    """Format a number of bytes, e.g. ``3.2 GB``."""
+    if count == 1:
+        return "1 byte"
     for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):
         if count < 1000 or unit == "PB":
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"

@@ -40,7 +40,17 @@ def number(value: float) -> str:
 
 
 def gap_text(gap: float) -> str:
-    """A gap in per cent; below 1e-7 only that, since rounding disturbs its digits; "unproven" when infinite."""
+    """Format a relative gap; "unproven" when infinite, "<1e-5 %" where rounding disturbs its digits."""
     if not math.isfinite(gap):
         return "unproven"
-    return "<1e-5 %" if gap < 1e-7 else f"{100 * gap:.2g} %"
+    return "<1e-5 %" if gap < 1e-7 else excess_text(gap)
+
+
+def excess_text(ratio: float) -> str:
+    """Format a relative excess in per cent with two digits, whole numbers from 100 on: ``0.31 %``, ``1,300 %``."""
+    return f"{100 * ratio:,.0f} %" if ratio >= 1 else f"{100 * ratio:.2g} %"
+
+
+def share_text(share: float) -> str:
+    """Format a part of a whole in per cent, with two decimals; ``<0.01 %`` for less."""
+    return "<0.01 %" if 0 < share < 5e-5 else f"{100 * share:.2f} %"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import pathlib
 import subprocess
 import sys
 import tomllib
 
+import grimp
+import networkx
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -58,3 +61,42 @@ def test_imports_go_one_way() -> None:
     command = pathlib.Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+MOST_MODULES = 12
+"""Modules of a folder besides `__init__`: more are too many to find one's way in."""
+
+
+def test_no_module_of_the_language_or_the_solvers_is_in_an_import_circle() -> None:
+    """Imports inside functions and imports for types count too."""
+    imports = grimp.build_graph("qcompile", exclude_type_checking_imports=False, cache_dir=None)
+    graph = networkx.DiGraph(
+        (module, imported)
+        for module in imports.modules
+        for imported in imports.find_modules_directly_imported_by(module)
+    )
+    circles = [sorted(c) for c in networkx.strongly_connected_components(graph) if len(c) > 1]
+    inside = [c for c in circles if any(m.startswith(("qcompile.grammar", "qcompile.solvers")) for m in c)]
+    assert graph.has_edge("qcompile.grammar", "qcompile.grammar.reading.parser"), "an import inside a function"
+    assert graph.has_edge("qcompile.api", "qcompile.privacy.ledger.ledger"), "an import for types"
+    assert inside == []
+
+
+def test_no_folder_has_too_many_modules() -> None:
+    folders = itertools.chain.from_iterable((root, *root.rglob("*/")) for root in MAPPED.values())
+    counts = {f: sum(m.stem != "__init__" for m in f.glob("*.py")) for f in folders}
+    assert max(counts.values()) > 5
+    assert {f.name: n for f, n in counts.items() if n > MOST_MODULES} == {}
+
+
+def test_the_import_contracts_have_no_exceptions() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    assert contracts["contracts"]
+    assert not contracts["exclude_type_checking_imports"]
+    assert "ignore_imports" not in str(contracts)
+
+
+def test_the_package_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "qcompile", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("qcompile ")

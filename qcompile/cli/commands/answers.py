@@ -16,6 +16,7 @@ from qcompile.cli.output import (
     require_target,
     result,
     table_lines,
+    warn_not_private,
 )
 from qcompile.errors import OptionError, did_you_mean
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from qcompile.api import Release
+
+REST = "; --limit 0 shows all"
 
 OF = typer.Option(None, "--of", metavar="A,B,...", help="Only products over exactly these attributes, in any order.")
 WHERE = typer.Option(
@@ -62,8 +65,7 @@ def answers(
         raise OptionError("--all writes all answers to a file; say which with -o")
     require_file(release_file)
     release = qc.load_release(release_file)
-    for stamp in release.provenance.stamps:
-        message(f"warning: {stamp}")
+    warn_not_private(release)
     if family is None:
         _require_family(output, of, where)
         result("\n".join(_families(release, limit)))
@@ -78,26 +80,26 @@ def answers(
     message(f"estimates: {made[b'estimate'].decode()}; intervals: {made[b'interval'].decode()}")
 
 
-def _require_family(*given: object) -> None:
-    """Without a family nothing can be selected or written."""
-    if any(given):
-        raise OptionError("-o, --of and --where are about the answers of one family; name it, after the release")
+def _require_family(*options: object) -> None:
+    """Refuse to select or write without a family."""
+    if any(options):
+        raise OptionError("-o, --of and --where are for the answers of one family; name it after the release")
 
 
 def _attributes(release: Release, text: str | None) -> tuple[str, ...] | None:
-    """The attributes that a text lists; one whose name holds a comma stands alone."""
+    """Read a list of attributes; one with a comma in its name is taken alone."""
     if text is None:
         return None
     return (text,) if text in release.plan.workload.schema else tuple(name.strip() for name in text.split(","))
 
 
-def _labels(release: Release, family: str, given: Sequence[str] | None) -> dict[str, list[str]] | None:
-    """The labels wanted by column. A column's name, or a label, may hold a sign of equality."""
-    if not given:
+def _labels(release: Release, family: str, conditions: Sequence[str] | None) -> dict[str, list[str]] | None:
+    """Read the labels of each column. A column's name, or a label, may hold a sign of equality."""
+    if not conditions:
         return None
     columns = tuple(dict.fromkeys(f.column for f in release.plan.workload.family(family).factors))
-    found: dict[str, list[str]] = {}
-    for text in given:
+    labels: dict[str, list[str]] = {}
+    for text in conditions:
         matching = [c for c in columns if text.startswith(f"{c}=")]
         name, separator, _ = text.partition("=")
         if not separator:
@@ -105,14 +107,14 @@ def _labels(release: Release, family: str, given: Sequence[str] | None) -> dict[
         if not matching:
             raise OptionError(f"family {family!r} has no label column {name!r}; {did_you_mean(name, columns)}")
         column = max(matching, key=len)
-        found.setdefault(column, []).append(text.removeprefix(f"{column}="))
-    return found
+        labels.setdefault(column, []).append(text.removeprefix(f"{column}="))
+    return labels
 
 
 def _write(
     release: Release, family: str, output: str, every: bool, selected: dict[str, Any], options: dict[str, Any]
 ) -> dict[bytes, bytes]:
-    """Write answers batch by batch, and tell what the metadata say."""
+    """Write answers batch by batch; returns the metadata of the table."""
     from qcompile.release.answers.selection import select
     from qcompile.support.table_files import open_table, require_format
 
@@ -134,7 +136,7 @@ def _write(
 def _print(
     release: Release, family: str, limit: int, selected: dict[str, Any], options: dict[str, Any]
 ) -> dict[bytes, bytes]:
-    """Print the first answers; of a large family, only they are made."""
+    """Print the first answers, and make no others; returns the metadata of the table."""
     import pyarrow as pa
 
     from qcompile.release.answers.selection import select
@@ -144,7 +146,7 @@ def _print(
         selection.require_table()
     batches = release.batches(family, **selected, **options)
     table = pa.Table.from_batches(_first(batches, limit or selection.count), batches.schema)
-    result("\n".join(table_lines(table, limit=limit or None, of=selection.count)))
+    result("\n".join(table_lines(table, limit=limit or None, of=selection.count, rest=REST)))
     return dict(batches.schema.metadata)
 
 
@@ -164,9 +166,9 @@ def _families(release: Release, limit: int) -> list[str]:
     families = release.plan.workload.families
     texts = pa.array([f.text for f in families], pa.string())
     if release.history is not None:
-        return table_lines(release.coverage().append_column("text", texts), limit=limit or None)
+        return table_lines(release.coverage().append_column("text", texts), limit=limit or None, rest=REST)
     shown = families[: limit or None]  # the errors of ten thousand families take a while
     cost = float(2 * release.provenance.charge)
     rmse = [math.sqrt(release.plan.family_errors(f).total / f.count / cost) for f in shown]
     columns = {"family": [f.name for f in shown], "queries": [f.count for f in shown], "rmse": rmse}
-    return table_lines(pa.table({**columns, "text": texts[: len(shown)]}), of=len(families))
+    return table_lines(pa.table({**columns, "text": texts[: len(shown)]}), of=len(families), rest=REST)

@@ -7,7 +7,7 @@ import math
 
 import typer
 
-from qcompile.cli.output import ESTIMATE, PROCESSING, message, require_file, result
+from qcompile.cli.output import ESTIMATE, PROCESSING, message, require_file, result, warn_not_private
 
 
 def ask(
@@ -28,17 +28,16 @@ def ask(
 
     require_file(release_file)
     release = qc.load_release(release_file)
-    for stamp in release.provenance.stamps:
-        message(f"warning: {stamp}")
+    warn_not_private(release)
     answer = release.ask(query, estimate=estimate, processing=processing)
     biased = math.isnan(answer.std_error)
     low, high = (math.nan, math.nan) if biased else answer.interval(alpha)
     if as_json:
-        found = {"estimate": answer.estimate, "std_error": answer.std_error, "lower": low, "upper": high}
-        numbers = {k: None if math.isnan(v) else v for k, v in found.items()}
+        values = {"estimate": answer.estimate, "std_error": answer.std_error, "lower": low, "upper": high}
+        numbers = {k: None if math.isnan(v) else v for k, v in values.items()}
         result(json.dumps({**numbers, "method": answer.method}))
     elif biased:
-        result(f"{answer.estimate:,.1f} ({answer.method}; biased: no standard error)")
+        result(f"{answer.estimate:,.1f}, no standard error: it is biased (estimate: {answer.method})")
     else:
         level = f"{100 * (1 - alpha):g} %"
         result(f"{answer.estimate:,.1f}, std error {answer.std_error:,.1f}, {level} interval {low:,.1f} to {high:,.1f}")

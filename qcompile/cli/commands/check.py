@@ -36,11 +36,14 @@ def check(
     if workload is None:
         raise typer.Exit(2)
     if not as_json:
-        counts = f"{workload.queries:,} queries in {len(workload.families):,} families"
-        result(f"{file}: ok, {counts} over {_views(workload)} views")
+        result(f"{file}: ok, {_counts(workload)}")
 
 
-def _views(workload: Workload) -> str:
-    """The number of views; only its upper bound, the families' sum, where listing them would take long."""
-    most = sum(f.views for f in workload.families)
-    return f"{len(workload.views):,}" if most <= LISTED_VIEWS else f"at most {most:,}"
+def _counts(workload: Workload) -> str:
+    from qcompile.support.text import plural
+
+    queries = plural(workload.queries, "query", "queries")
+    families = plural(len(workload.families), "family", "families")
+    most = sum(f.views for f in workload.families)  # an upper bound where listing the views would take long
+    views = plural(len(workload.views), "view") if most <= LISTED_VIEWS else f"at most {most:,} views"
+    return f"{queries} in {families} over {views}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from qcompile.cli.output import compiled, require_file, require_target, result
+from qcompile.cli.output import compile_file, require_file, require_target, result
 from qcompile.errors import OptionError, did_you_mean
 
 STRATEGY = typer.Option(
@@ -41,12 +41,13 @@ def compile_(
     from qcompile.support.text import number, plural
 
     require_file(file)
+    _require_workload(file)
     target = output or str(Path(file).with_suffix(".plan"))
     if target.endswith(".q"):
         raise OptionError(f"a plan cannot be called {target}: .q names workload files; end it with .plan")
     require_target(target, file)
     start = time.perf_counter()
-    plan = compiled(
+    plan = compile_file(
         file,
         solver=solver,
         gap=gap,
@@ -59,13 +60,24 @@ def compile_(
     )
     seconds = time.perf_counter() - start
     plan.save(target)
-    result(f"{plan.queries:,} queries over {plan.views:,} views: rmse {number(plan.rmse())} at privacy cost 1")
+    asked = f"{plural(plan.queries, 'query', 'queries')} over {plural(plan.views, 'view')}"
+    result(f"{asked}: rmse {number(plan.rmse())} at privacy cost 1")
     measured = f"{plural(plan.closure.first_block, 'node')} and {plural(len(plan.closure.blocks), 'block')}"
-    result(f"{measured}, {len(plan.solutions):,} distinct problems solved in {seconds:.1f} s")
+    result(f"{measured}, {plural(len(plan.solutions), 'distinct problem')} solved in {seconds:.1f} s")
     result(f"certificate: {certificate_text(plan)}")
     if plan.plain_sse is not None:
         result(f"design: {design_text(plan)}")
     result(f"saved in {target}; see it with: qcompile inspect {target}")
+
+
+def _require_workload(file: str) -> None:
+    """Refuse a plan or release, before the check of the target: FILE.plan would be written over itself."""
+    from qcompile.support.archive import kind_of
+
+    kind = kind_of(file)
+    if kind is not None:
+        word = kind.removeprefix("qcompile ")
+        raise OptionError(f"{file} is a {word} already; see it with: qcompile inspect {file}")
 
 
 def _blocks(text: str) -> bool | str:

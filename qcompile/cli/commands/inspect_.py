@@ -68,16 +68,16 @@ def _unit(column: str | None) -> str:
 def _rounds(release: Release, basis: str) -> str:
     """The rounds of an adaptive run and how far each family was measured, with a legend; then the plan's heading."""
     lines = [
-        f"rounds, on the {basis} basis (least_sigma: smallest noise scale of what was measured; skipped: nodes known",
-        "well enough; next: growth of the later rounds' budget, as this one taught little)",
+        f"rounds, on the {basis} basis (least_sigma: smallest noise scale of a measurement; skipped: nodes that were",
+        "accurate enough; next: growth of the budget of later rounds, as this one changed the estimates little)",
         "",
         *table_lines(release.rounds(), limit=40),
         "",
-        "families (unbiased: their queries that what was measured answers without a reference)",
+        "families (unbiased: number of queries that the measurements answer without a reference model)",
         "",
         *table_lines(release.coverage()),
         "",
-        "the plan, with the errors that a batch would have; errors of this run depend on what was measured",
+        "the plan, with the errors of a batch run; the errors of this run depend on its selections",
     ]
     return "\n".join(lines)
 
@@ -85,14 +85,16 @@ def _rounds(release: Release, basis: str) -> str:
 def _release_json(release: Release | None) -> dict[str, Any]:
     if release is None:
         return {}
-    found = asdict(release.provenance)
-    terms = {**found, "charge": str(found["charge"]), "stamps": list(found["stamps"])}
+    facts = asdict(release.provenance)
+    terms = {**facts, "charge": str(facts["charge"]), "stamps": list(facts["stamps"])}
     if release.history is None:
         return {"release": terms}
     return {"release": {**terms, "basis": release.history.basis, "rounds": release.rounds().to_pylist()}}
 
 
 def _terms(release: Release, content: str) -> str:
+    from qcompile.release.provenance import LEFT_OUT, left_out_note
+
     p = release.provenance
     lines = [
         f"release of qcompile {p.version}",
@@ -102,6 +104,7 @@ def _terms(release: Release, content: str) -> str:
         f"  privacy      neighbouring tables differ in {release.plan.unit}{_unit(p.unit)}",
         f"  plan         {p.plan_hash}",
         f"  content      {content}",
-        *(f"  WARNING      {stamp}" for stamp in p.stamps),
+        *(f"  WARNING      {stamp}" for stamp in p.stamps if stamp != LEFT_OUT),
+        *([f"  NOTE         {left_out_note(release.plan.workload.schema)}"] if LEFT_OUT in p.stamps else []),
     ]
     return "\n".join(lines) + "\n"

@@ -41,7 +41,9 @@ def create(
 
     budget = budget_of(epsilon=epsilon, delta=delta, rho=rho, mu=mu, cost=cost)
     if budget is None:
-        raise OptionError("a ledger needs a budget: give --epsilon and --delta, or --rho, --mu or --cost")
+        raise OptionError(
+            f"a ledger needs a budget: qcompile ledger create {path} --epsilon 1 --delta 1e-6 (or --rho, --mu, --cost)"
+        )
     made = Ledger.create(path, budget, neighbours=neighbours, contributions=contributions)
     result(f"{path}: may spend {made.book.facts['budget']}")
     result(f"charge it with: qcompile run ... --ledger {path}")
@@ -83,8 +85,8 @@ def _exactly(value: Fraction) -> str:
 
 def _entry_data(entry: Entry) -> dict[str, Any]:
     charged = {k: getattr(entry.charge, k) for k in entry.charge.__dataclass_fields__}
-    told = {"number": entry.number, "version": entry.version, "release": entry.release, "content": entry.content}
-    return {**told, **charged, "rho": str(entry.charge.rho)}
+    identity = {"number": entry.number, "version": entry.version, "release": entry.release, "content": entry.content}
+    return {**identity, **charged, "rho": str(entry.charge.rho)}
 
 
 def _lines(ledger: Ledger) -> list[str]:
@@ -113,12 +115,12 @@ def _row(entry: Entry) -> list[str]:
     if entry.release and entry.content is None:
         release += ": unfinished (spent all the same)"
     asked = charge.budget
-    told = [str(entry.number), charge.time.removesuffix("+00:00"), amount_text(charge.rho), asked]
-    return [*told, charge.mechanism, charge.noise, charge.plan[:12], release, (entry.content or "")[:12]]
+    first = [str(entry.number), charge.time.removesuffix("+00:00"), amount_text(charge.rho), asked]
+    return [*first, charge.mechanism, charge.noise, charge.plan[:12], release, (entry.content or "")[:12]]
 
 
 def _amount(value: Fraction) -> str:
     from qcompile.privacy.exact_numbers import amount_text, rounded_text
 
-    about = "" if value.denominator == 1 else f" (about {rounded_text(value)})"
-    return f"rho {amount_text(value)}{about}"
+    exact, rounded = amount_text(value), rounded_text(value)
+    return f"rho {exact}" if exact == rounded else f"rho {exact} (about {rounded})"

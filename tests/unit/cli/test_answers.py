@@ -56,7 +56,7 @@ def ask(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 def test_of_and_where(ask: Ask, folder: pathlib.Path) -> None:
     out, err = ask("two --of job,age --where 'age=<= 4' --where job=cook --where job=else")
-    assert out.splitlines()[1].split()[:4] == ["<=", "4", "cook", "50"]
+    assert out.splitlines()[1].split()[:4] == ["<=", "4", "cook", "50.0016"]
     assert len(out.splitlines()) == 3
     assert "pointwise 95 %" in err
     assert len(ask("two --of age")[0].splitlines()) == 6
@@ -116,8 +116,8 @@ MISTAKES = {
     "ages --where 'age=<= 7'": "no row has the label '<= 7'",
     "agess --where 'age=<= 7'": "did you mean 'ages'?",
     "ages --all": "say which with -o",
-    "--of age": "name it, after the release",
-    "-o t.csv": "name it, after the release",
+    "--of age": "name it after the release",
+    "-o t.csv": "name it after the release",
     "ages -o t.doc --of agee": "cannot tell the format",
 }
 

@@ -16,6 +16,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
+from qcompile.cli import output
 from qcompile.cli.app import execute, main
 from qcompile.cli.commands import check as check_command
 from qcompile.errors import InternalError
@@ -426,3 +427,58 @@ def test_a_drafted_schema_is_marked_to_the_end(folder: pathlib.Path, capsys: pyt
     _, err = good(capsys, "run", "d.plan", "--data", "data.csv", "--rho", "1", "-o", "d.release")
     assert "warning: the schema was read from the data" in err
     assert "WARNING      the schema was read from the data" in good(capsys, "inspect", "d.release")[0]
+
+
+def test_only_run_and_inspect_say_which_rows_are_left_out(
+    folder: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "clip.q").write_text(
+        "schema { age : integer 0..9 clip; job : integer 0..1 clip; sex : integer 0..1 drop }\n"
+        "workload { ages : prefix(age) }\n"
+    )
+    (folder / "clip.csv").write_text("age,job,sex\n1,0,0\n12,1,1\n")
+    good(capsys, "ledger", "create", "l", "--rho", "1")
+    good(capsys, "run", "clip.q", "--data", "clip.csv", "--rho", "1", "--ledger", "l", "-o", "c.release")
+    assert good(capsys, "answers", "c.release", "ages")[1].startswith("estimates: unbiased")
+    assert good(capsys, "ask", "c.release", "total")[1] == ""
+    shown = good(capsys, "inspect", "c.release")[0]
+    assert "NOTE         rows with a missing value in age, job are not counted (clip cannot place them)" in shown
+    assert "WARNING" not in shown
+
+
+def test_counts_agree_with_their_nouns(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "one.q").write_text("schema { a : integer 0..9 }\nworkload { t : total }\n")
+    assert good(capsys, "check", "one.q")[0] == "one.q: ok, 1 query in 1 family over 1 view\n"
+    assert "1 query over 1 view: rmse" in good(capsys, "compile", "one.q")[0]
+    assert "1 query in 1 family, 1 view, 1 attribute\n" in good(capsys, "inspect", "one.plan")[0]
+    assert "1 cell, rank 1" in good(capsys, "inspect", "one.plan", "--dot")[0]
+
+
+def test_shares_are_in_per_cent_everywhere(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = good(capsys, "inspect", "w.q", "--rho", "1")[0]
+    heads = [line.split() for line in shown.splitlines() if line.split()[:1] == ["family"]]
+    assert [("max_std_error" in head, "share" in head) for head in heads] == [(True, True)] * 2
+    shares = [line.split()[-2:] for line in shown.splitlines()[-2:]]
+    assert all(float(share) > 1 and unit == "%" for share, unit in shares)
+
+
+def test_the_ledger_advice_is_a_whole_command(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(["ledger", "create", "x.ledger"]) == 2
+    advice = capsys.readouterr().err.partition(": qcompile ")[2].partition(" (")[0]
+    assert good(capsys, *advice.split())[0].startswith("x.ledger: may spend")
+
+
+def test_biased_answers_are_explained(released: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = good(capsys, "ask", "w.release", "total", "--estimate", "best")[0]
+    assert shown.startswith("100.0, no standard error: it is biased (estimate: best")
+
+
+def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    output.message("error: plain")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    output.message("error: red")
+    output.message("note: plain")
+    monkeypatch.setenv("NO_COLOR", "1")
+    output.message("error: plain again")
+    assert capsys.readouterr().err == "error: plain\n\x1b[31merror: red\x1b[0m\nnote: plain\nerror: plain again\n"

@@ -59,7 +59,9 @@ def test_each_example_gets_its_advice(advice: Advice) -> None:
         if "block" in pattern and "stands outside" in pattern:
             assert any(pattern in message or "unknown block" in message for message, _ in spoken), example
         else:
-            assert (advice.message, advice.hint) in spoken, example
+            start, _, end = advice.hint.partition("{words}")
+            hints = [hint for message, hint in spoken if message.endswith(pattern)]
+            assert any(hint.startswith(start) and hint.endswith(end) for hint in hints), example
 
 
 def test_advice_names_what_to_write() -> None:
