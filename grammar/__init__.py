@@ -14,7 +14,7 @@ from qcompile.grammar.reading.words import LANGUAGE_VERSION as LANGUAGE_VERSION
 from qcompile.support.files import place
 
 if TYPE_CHECKING:
-    from qcompile.grammar.reading.source import Findings, Source
+    from qcompile.grammar.reading.source import Findings, SourceText
     from qcompile.queries.schema import Schema
     from qcompile.queries.workload import Product, Workload
 
@@ -26,7 +26,7 @@ __all__ = ["LANGUAGE_VERSION", "MAX_SIZE", "check", "format_text", "load", "pars
 
 
 def parse(text: str, path: str = "<text>", base: Path | None = None) -> Workload:
-    """The workload that a text describes.
+    """Parse a text into a workload.
 
     Args:
       text: the content of a ``.q`` file.
@@ -43,18 +43,18 @@ def parse(text: str, path: str = "<text>", base: Path | None = None) -> Workload
 
 
 def load(path: str | Path) -> Workload:
-    """The workload in a file.
+    """Read a workload from a file.
 
     Raises:
       WorkloadError: the text has errors.
       QCompileError: the file cannot be read as UTF-8 text.
     """
     file = Path(path)
-    return parse(read(file), str(path), file.parent)
+    return parse(read_text(file), str(path), file.parent)
 
 
-def read(path: str | Path) -> str:
-    """The text of a ``.q`` file.
+def read_text(path: str | Path) -> str:
+    """Read the text of a ``.q`` file.
 
     Raises:
       QCompileError: it is missing, a folder, a device, too large, or not UTF-8; says which.
@@ -70,7 +70,7 @@ def read(path: str | Path) -> str:
     _refuse_own_kind(file, content)
     if len(content) > MAX_SIZE:
         raise QCompileError(f"{path} is larger than {MAX_SIZE} bytes, too large for a workload file; check the name")
-    return _decoded(content, path)
+    return _decode(content, path)
 
 
 def _refuse_own_kind(file: Path, content: bytes) -> None:
@@ -96,7 +96,7 @@ def _require_file(file: Path) -> None:
 
 
 def check(text: str, path: str = "<text>", base: Path | None = None) -> tuple[Workload | None, tuple[Diagnostic, ...]]:
-    """Everything that is to be said about a text; never raises for what a user wrote.
+    """Find all errors and notes of a text; never raises for a mistake in the text.
 
     Returns:
       The workload, or None when there are errors; and the findings in the order of the text. Notes may accompany a
@@ -104,79 +104,79 @@ def check(text: str, path: str = "<text>", base: Path | None = None) -> tuple[Wo
     """
     from qcompile.grammar.meaning.resolve import resolve_file
     from qcompile.grammar.reading.parser import parse_source
-    from qcompile.grammar.reading.source import Findings, Full, Source
+    from qcompile.grammar.reading.source import Findings, Full, SourceText
 
-    source = Source.of(text, path)
+    source = SourceText.of(text, path)
     findings = Findings(source)
-    if _refused(source, findings):
-        return None, findings.ordered()
+    if _is_refused(source, findings):
+        return None, findings.diagnostics()
     parsed = parse_source(source, findings)
     workload = None
     if parsed.tree is not None:
         with suppress(Full):
             workload = resolve_file(parsed.tree, findings, parsed.broken, base or Path())
-    return workload, findings.ordered()
+    return workload, findings.diagnostics()
 
 
 def format_text(text: str, path: str = "<text>") -> str:
-    """The canonical form of a text, comments kept. Only the syntax must be right; no other file is read.
+    """Return the canonical form of a text, with its comments. Only the syntax must be right; no other file is read.
 
     Raises:
       WorkloadError: the text has syntax errors.
     """
     from qcompile.grammar.printing.layout import Comment, format_file
     from qcompile.grammar.reading.parser import parse_source
-    from qcompile.grammar.reading.source import Findings, Source
+    from qcompile.grammar.reading.source import Findings, SourceText
 
-    source = Source.of(text, path)
+    source = SourceText.of(text, path)
     findings = Findings(source)
-    if _refused(source, findings, empty=True):
-        raise WorkloadError(findings.ordered())
+    if _is_refused(source, findings, empty=True):
+        raise WorkloadError(findings.diagnostics())
     parsed = parse_source(source, findings)
-    if findings.failed():
-        raise WorkloadError(findings.ordered())
+    if findings.has_errors():
+        raise WorkloadError(findings.diagnostics())
     comments = [Comment(str(c), (c.start_pos or 0, c.end_pos or 0)) for c in parsed.comments]
     return format_file(parsed.tree, source, comments)
 
 
 def parse_query(text: str, schema: Schema) -> Product:
-    """One query, for instance ``count(age in 65..80 and educ = "college")``, ``total`` or ``affine(a + b <= 40)``.
+    """Parse one query, such as ``count(age in 65..80 and educ = "college")``, ``total`` or ``affine(a + b <= 40)``.
 
     Args:
       text: an expression of the language; a product of factors with one query.
       schema: what its names refer to.
 
     Raises:
-      WorkloadError: it has errors, or stands for more than one query.
+      WorkloadError: it has errors, or describes more than one query.
     """
     from qcompile.grammar.meaning.single_query import resolve_query
     from qcompile.grammar.reading.parser import parse_source
-    from qcompile.grammar.reading.source import Findings, Full, Source
+    from qcompile.grammar.reading.source import Findings, Full, SourceText
 
-    source = Source.of(text, "<query>")
+    source = SourceText.of(text, "<query>")
     findings = Findings(source)
     product = None
-    if not _refused(source, findings):
+    if not _is_refused(source, findings):
         tree = parse_source(source, findings, "query").tree
         with suppress(Full):
-            product = None if findings.failed() else resolve_query(tree, schema, findings)
+            product = None if findings.has_errors() else resolve_query(tree, schema, findings)
     if product is None:
-        raise WorkloadError(findings.ordered())
+        raise WorkloadError(findings.diagnostics())
     return product
 
 
-def _refused(source: Source, findings: Findings, *, empty: bool = False) -> bool:
-    """Whether the text is refused before it is read."""
+def _is_refused(source: SourceText, findings: Findings, *, empty: bool = False) -> bool:
+    """True if the text is refused before parsing."""
     if len(source.text) > MAX_SIZE:
         hint = f"at most {MAX_SIZE} are read"
         findings.error(f"a text of {len(source.text)} characters is too long", (0, 1), hint)
     elif not source.text.strip() and not empty:
         hint = "write schema { age : integer 0..99 } and workload { ages : prefix(age) }"
         findings.error("the text is empty", (0, 1), "write for instance total" if source.path == "<query>" else hint)
-    return findings.failed()
+    return findings.has_errors()
 
 
-def _decoded(content: bytes, path: str | Path) -> str:
+def _decode(content: bytes, path: str | Path) -> str:
     if not content.strip():
         raise QCompileError(f"{path} is empty; a workload file has the blocks schema {{ ... }} and workload {{ ... }}")
     try:

@@ -13,7 +13,7 @@ from typing import Any
 
 
 class QCompileError(Exception):
-    """Root of every error that is the user's to mend; the message says what, why and what next."""
+    """Root of every error that the user can fix; the message says what is wrong, why, and what to do next."""
 
     exit_code = 2
 
@@ -23,7 +23,7 @@ class IntegrityError(QCompileError, ValueError):
 
 
 class InternalError(RuntimeError):
-    """A promise that the program makes to itself is broken; not the user's to mend, so not a `QCompileError`."""
+    """An invariant of the program is broken; the user cannot fix it, so it is not a `QCompileError`."""
 
 
 class OptionError(QCompileError, ValueError):
@@ -58,17 +58,17 @@ class OverspendError(BudgetError):
         self.remaining = remaining
 
     def __reduce__(self) -> tuple[type[OverspendError], tuple[str, Fraction, Fraction]]:
-        """For process pools, which send errors home."""
+        """Support process pools, which pickle errors."""
         return type(self), (str(self), self.requested, self.remaining)
 
     @property
     def short_by(self) -> Fraction:
-        """What is missing."""
+        """Rho requested beyond what is left."""
         return self.requested - self.remaining
 
 
 class NotEstimableError(QCompileError, ValueError):
-    """The query lies outside the span of what was measured; it is refused, never guessed."""
+    """The query lies outside the span of the measurements; it is refused, never guessed."""
 
 
 class StorageError(QCompileError, ValueError):
@@ -115,7 +115,7 @@ class Diagnostic:
         return f"{head}\n{number} | {self.source}\n      | {carets}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The finding as plain data, for ``check --json``."""
+        """Return the finding as plain data, for ``check --json``."""
         return {
             "severity": self.severity,
             "message": self.message,
@@ -148,7 +148,7 @@ MOST_LETTERS = 2**17
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A suggestion such as "did you mean 'husage'?", or the list of known names, or nothing."""
+    """Return a suggestion such as "did you mean 'husage'?", the list of known names, or an empty text."""
     names = list(known)
     close = difflib.get_close_matches(name, comparable(name, names), n=1, cutoff=0.6)
     if not close:
@@ -162,7 +162,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def comparable(name: str, names: list[str]) -> list[str]:
-    """The names to compare with letter by letter: all, or if they are many, some that share a half with ``name``.
+    """Return the names to compare letter by letter: all, or of many those that share a half with ``name``.
 
     A letter that is wrong, missing or too many leaves the first half or the last as it is. Names that differ by case
     only are found too.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from qcompile.grammar.meaning.scope import Scope, label_of, refuse_twins, whole
+from qcompile.grammar.meaning.scope import Scope, integer_value, label_value, refuse_repeated
 from qcompile.grammar.printing.printer import operand
 from qcompile.grammar.reading import syntax
 from qcompile.grammar.reading.source import At, Findings, Stop
@@ -24,14 +24,14 @@ POLICIES = ("clip", "drop", "other")
 
 
 def resolve_schema(block: syntax.SchemaBlock, findings: Findings, broken: set[str]) -> Scope:
-    """The scope of a schema block; lines with an error are reported and left out.
+    """Resolve a schema block to its scope; lines with an error are reported and left out.
 
     Args:
       block: the block.
       findings: receives the errors.
       broken: names of lines that could not even be parsed; names that fail here are added.
     """
-    repeated = refuse_twins([line.name for line in block.lines], "attribute", findings)
+    repeated = refuse_repeated([line.name for line in block.lines], "attribute", findings)
     attributes = []
     for i, line in enumerate(block.lines):
         try:
@@ -47,7 +47,7 @@ def resolve_schema(block: syntax.SchemaBlock, findings: Findings, broken: set[st
 
 
 def resolve_attribute(line: syntax.AttributeLine, findings: Findings) -> Attribute:
-    """One attribute.
+    """Resolve one attribute.
 
     Raises:
       Stop: after reporting what is wrong with it.
@@ -74,13 +74,13 @@ def _policy(modifier: syntax.Modifier, domain: Domain, cyclic: bool, findings: F
     if modifier.label is None:
         return Policy("clip" if modifier.kind == "clip" else "drop")
     label = modifier.label.value
-    if _taken(label, domain):
+    if _is_listed(label, domain):
         findings.fail(f"the label {label!r} is already in the domain", modifier.label.at, "choose another label")
     return Policy("other", label)
 
 
-def _taken(label: str, domain: Domain) -> bool:
-    """Whether a cell of the domain is shown with this text; integer domains can be too large to list."""
+def _is_listed(label: str, domain: Domain) -> bool:
+    """True if a cell of the domain has this label; integer domains can be too large to list."""
     if isinstance(domain, IntegerDomain):
         ends = (domain.low, domain.high)
         digits = label.removeprefix("-")
@@ -92,8 +92,8 @@ def _taken(label: str, domain: Domain) -> bool:
 def _domain(node: syntax.Integers | syntax.Bins | syntax.Categories, findings: Findings) -> Domain:
     match node:
         case syntax.Integers():
-            low = whole(node.low, "the low end of an integer domain", findings)
-            high = whole(node.high, "the high end of an integer domain", findings)
+            low = integer_value(node.low, "the low end of an integer domain", findings)
+            high = integer_value(node.high, "the high end of an integer domain", findings)
             if high < low:
                 findings.fail(f"the interval {low}..{high} is empty", node.at, f"write {high}..{low}")
             return IntegerDomain(low, high)
@@ -130,7 +130,7 @@ def _not_increasing(i: int, edge: syntax.Number, before: float, value: float, fi
 def _labels(node: syntax.Categories, findings: Findings) -> tuple[Label, ...]:
     seen: dict[tuple[type, Label], At] = {}
     for literal in node.labels:
-        label = label_of(literal, findings)
+        label = label_value(literal, findings)
         key = (type(label), label)
         if key in seen:
             findings.note(f"the label {operand(literal)} is listed here first", seen[key])

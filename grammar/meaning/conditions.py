@@ -1,4 +1,4 @@
-"""Single conditions to the cells where they hold, with every reason why one may make no sense.
+"""Single conditions resolved to the cells where they hold, with an error for each that makes no sense.
 
 On the cell of ``other`` every comparison is false, except that its own label equals it; ``!=`` is the negation of
 ``=``, so it holds there.
@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from qcompile.errors import comparable, did_you_mean
-from qcompile.grammar.meaning.scope import Scope, kind_of, label_of, whole
+from qcompile.grammar.meaning.scope import Scope, domain_kind, integer_value, label_value
 from qcompile.grammar.printing import printer
 from qcompile.grammar.reading import syntax
 from qcompile.grammar.reading.words import is_whole, string_text
@@ -21,10 +21,10 @@ from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, La
 from qcompile.support.arrays import BoolArray
 
 LABEL_EFFORT = 400
-"""Nanoseconds for each category of an attribute before one can be looked up, and again when there is no such one."""
+"""Nanoseconds per category to index an attribute's labels, and again for an unknown label."""
 
 FEW = 9
-"""Categories of very many that are written out to be listed, one more than there is room for."""
+"""Categories that are written out for a message, one more than it shows."""
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -44,7 +44,7 @@ class Conditions:
         self._codes: dict[str, dict[tuple[type, Label], int]] = {}
 
     def table(self, node: syntax.Predicate) -> tuple[tuple[str, ...], BoolArray]:
-        """The attributes of a single condition and the cells where it holds, one axis per attribute."""
+        """Return the attributes of a condition and the cells where it holds, one axis per attribute."""
         match node:
             case syntax.Comparison():
                 return self._comparison(node)
@@ -86,7 +86,7 @@ class Conditions:
         a, b = self.scope.find(left), self.scope.find(right)
         for name, attribute in ((left, a), (right, b)):
             if not isinstance(attribute.domain, IntegerDomain):
-                hint = f"{attribute.name!r} is {kind_of(attribute)}"
+                hint = f"{attribute.name!r} is {domain_kind(attribute)}"
                 self.findings.fail("only integer attributes can be compared with each other", name.at, hint)
         relation = "=" if node.relation == "!=" else node.relation
         holds = np.zeros((a.size, b.size), dtype=np.bool_)
@@ -104,7 +104,7 @@ class Conditions:
             return _other_cell(attribute)
         if isinstance(attribute.domain, IntegerDomain):
             code = self._code(attribute, constant)
-            return _padded(attribute, OPERATORS[relation](np.arange(attribute.domain.size), code))
+            return _pad_other(attribute, OPERATORS[relation](np.arange(attribute.domain.size), code))
         if isinstance(attribute.domain, NumericDomain):
             return self._cut(attribute, attribute.domain, relation, constant)
         if relation != "=":
@@ -113,7 +113,7 @@ class Conditions:
         return self._category(attribute, constant)
 
     def _code(self, attribute: Attribute, constant: syntax.Operand) -> int:
-        """The position of an integer on the attribute's axis, or one place off either end."""
+        """Return the position of an integer on the axis, or one place off either end."""
         domain = attribute.domain
         if isinstance(constant, syntax.Name):
             hint = "compare attributes with =, <, <=, > or >= instead"
@@ -127,14 +127,14 @@ class Conditions:
             )
             message = f"{attribute.name!r} is an integer and is compared with {printer.operand(constant)}"
             self.findings.fail(message, constant.at, hint)
-        value = whole(constant, f"the constant compared with {attribute.name!r}", self.findings)
+        value = integer_value(constant, f"the constant compared with {attribute.name!r}", self.findings)
         low = domain.low if isinstance(domain, IntegerDomain) else 0
         return max(-1, min(domain.size, value - low))
 
     # --- bins ---
 
     def _edge(self, attribute: Attribute, domain: NumericDomain, constant: syntax.Operand) -> int:
-        """The position of a constant among the edges."""
+        """Return the position of a constant among the edges."""
         if not isinstance(constant, syntax.Number):
             hint = f"its edges are {_some_edges(domain)}"
             self.findings.fail(
@@ -155,7 +155,7 @@ class Conditions:
         edge = self._edge(attribute, domain, constant)
         self._refuse_split(attribute, domain, relation, edge, constant)
         below = np.arange(domain.size) < edge
-        return _padded(attribute, below if relation in ("<", "<=") else ~below)
+        return _pad_other(attribute, below if relation in ("<", "<=") else ~below)
 
     def _refuse_split(
         self, attribute: Attribute, domain: NumericDomain, relation: str, edge: int, constant: syntax.Literal
@@ -180,8 +180,8 @@ class Conditions:
         return holds
 
     def _category_code(self, attribute: Attribute, constant: syntax.Literal) -> int:
-        """The position of a label; 1, true and "1" are different ones."""
-        label = label_of(constant, self.findings)
+        """Return the position of a label; 1, true and "1" are different labels."""
+        label = label_value(constant, self.findings)
         code = self._codes_of(attribute, constant).get((type(label), label))
         if code is None:
             self._unknown_label(attribute, constant)
@@ -210,11 +210,11 @@ class Conditions:
         text = printer.operand(constant)
         wanted = constant.value if isinstance(constant, syntax.Text) else text
         if wanted in plain:
-            hint = f"did you mean {_written(plain[wanted])}? Text, numbers and true/false differ"
+            hint = f"did you mean {_label_text(plain[wanted])}? Text, numbers and true/false differ"
         else:
             names = list(plain)[::-1]
             near = comparable(wanted, names) or names[:FEW]
-            hint = did_you_mean(text, [_written(plain[name]) for name in near])
+            hint = did_you_mean(text, [_label_text(plain[name]) for name in near])
         self.findings.fail(f"{text} is not a category of {attribute.name!r}", constant.at, hint)
 
     # --- intervals and sets ---
@@ -236,7 +236,7 @@ class Conditions:
                 self.findings.fail(f"the interval {low}..{high} is empty", node.at, f"write {high}..{low}")
             end = last + 1
         codes = np.arange(attribute.domain.size)
-        return _padded(attribute, (codes >= first) & (codes < end))
+        return _pad_other(attribute, (codes >= first) & (codes < end))
 
     def _among(self, attribute: Attribute, node: syntax.Among) -> BoolArray:
         holds = np.zeros(attribute.size, dtype=np.bool_)
@@ -255,7 +255,7 @@ class Conditions:
         return holds
 
 
-def _written(label: Label) -> str:
+def _label_text(label: Label) -> str:
     """A label as it is written in a text."""
     return string_text(label) if isinstance(label, str) else str(label).lower()
 
@@ -276,7 +276,7 @@ def _other_cell(attribute: Attribute) -> BoolArray:
     return cell
 
 
-def _padded(attribute: Attribute, holds: Any) -> BoolArray:
+def _pad_other(attribute: Attribute, holds: Any) -> BoolArray:
     """Add the false ``other`` cell, if the attribute has one."""
     result = np.zeros(attribute.size, dtype=np.bool_)
     result[: attribute.domain.size] = holds

@@ -10,11 +10,11 @@ from qcompile.errors import did_you_mean
 from qcompile.grammar.meaning.linear_forms import resolve_thresholds
 from qcompile.grammar.meaning.matrices import resolve_matrix
 from qcompile.grammar.meaning.predicates import resolve_count
-from qcompile.grammar.meaning.scope import Scope, whole
+from qcompile.grammar.meaning.scope import Scope, integer_value
 from qcompile.grammar.printing import printer
 from qcompile.grammar.reading import syntax
 from qcompile.grammar.reading.source import Findings, Stop
-from qcompile.grammar.reading.syntax import named
+from qcompile.grammar.reading.syntax import names_in
 from qcompile.grammar.reading.words import name_text
 from qcompile.queries.factors import Circular, Factor, Marginal, Prefix, Random, Range
 from qcompile.queries.factors.base import OneAttribute
@@ -33,7 +33,7 @@ KINDS: dict[str, Callable[[Attribute], OneAttribute]] = {
 
 
 def resolve_family(line: syntax.FamilyLine, scope: Scope, base: Path) -> Family:
-    """One family.
+    """Resolve one family.
 
     Args:
       line: its line.
@@ -67,15 +67,15 @@ def _weight(number: syntax.Number, findings: Findings) -> float:
 
 
 def resolve_product(node: syntax.ProductNode, scope: Scope, base: Path) -> tuple[Factor, ...]:
-    """The factors of a product; none for ``total``.
+    """Resolve the factors of a product; none for ``total``.
 
     Raises:
       Stop: after reporting what is wrong.
     """
     for factor in node.factors:
         if isinstance(factor, syntax.Simple | syntax.RandomQueries | syntax.MatrixFile):
-            scope.distinct(factor.names, "list")
-    scope.distinct([n for factor in node.factors for n in _first_uses(factor)], "product")
+            scope.require_distinct(factor.names, "list")
+    scope.require_distinct([n for factor in node.factors for n in _first_uses(factor)], "product")
     factors: list[Factor] = []
     failed = False
     for factor in node.factors:
@@ -89,14 +89,14 @@ def resolve_product(node: syntax.ProductNode, scope: Scope, base: Path) -> tuple
 
 
 def _first_uses(node: syntax.FactorNode) -> list[syntax.Name]:
-    """The attributes of a factor, each where it is named first."""
+    """Return the attributes of a factor, each at its first use."""
     match node:
-        case syntax.Total():
+        case syntax.TotalNode():
             used: list[syntax.Name] = []
         case syntax.Thresholds():
-            used = named(node.form)
+            used = names_in(node.form)
         case syntax.Count():
-            used = named(node.predicate)
+            used = names_in(node.predicate)
         case _:
             used = list(node.names)
     first: dict[str, syntax.Name] = {}
@@ -107,7 +107,7 @@ def _first_uses(node: syntax.FactorNode) -> list[syntax.Name]:
 
 def _factors(node: syntax.FactorNode, scope: Scope, base: Path) -> list[Factor]:
     match node:
-        case syntax.Total():
+        case syntax.TotalNode():
             return []
         case syntax.Simple():
             return _simple(node, scope)
@@ -122,7 +122,7 @@ def _factors(node: syntax.FactorNode, scope: Scope, base: Path) -> list[Factor]:
 
 
 def _simple(node: syntax.Simple, scope: Scope) -> list[Factor]:
-    attributes = scope.find_all(node.names)
+    attributes = scope.find_attributes(node.names)
     if node.kind != "marginal" and len(attributes) > 1:
         product = " * ".join(f"{node.kind}({name_text(n.text)})" for n in node.names)
         scope.findings.fail(f"{node.kind} takes one attribute, got {len(attributes)}", node.at, f"write {product}")
@@ -148,14 +148,14 @@ def _random(node: syntax.RandomQueries, scope: Scope) -> Random:
     if missing:
         hint = "write for instance random(a, b; p = 0.3, count = 200, seed = 7)"
         findings.fail(f"random needs p, count and seed; missing: {', '.join(missing)}", node.at, hint)
-    attributes = scope.find_all(node.names)
+    attributes = scope.find_attributes(node.names)
     p = float(given["p"].text)
     if not 0 < p <= 1:
         findings.fail(f"p is a probability, 0 < p <= 1, got {given['p'].text}", given["p"].at, "write p = 0.3")
-    count = whole(given["count"], "count", findings)
+    count = integer_value(given["count"], "count", findings)
     if count < 1:
         findings.fail(f"count must be at least 1, got {count}", given["count"].at, "write count = 200")
-    seed = whole(given["seed"], "seed", findings)
+    seed = integer_value(given["seed"], "seed", findings)
     if seed < 0:
         hint = "it chooses public queries, not noise: any non-negative integer will do"
         findings.fail(f"seed must be at least 0, got {seed}", given["seed"].at, hint)
@@ -167,8 +167,8 @@ def _random(node: syntax.RandomQueries, scope: Scope) -> Random:
 
 def _each(node: syntax.Each, scope: Scope) -> tuple[tuple[Factor, ...], tuple[int, int]]:
     findings = scope.findings
-    low = whole(node.low, "the size of the subsets", findings)
-    high = low if node.high is None else whole(node.high, "the size of the subsets", findings)
+    low = integer_value(node.low, "the size of the subsets", findings)
+    high = low if node.high is None else integer_value(node.high, "the size of the subsets", findings)
     if low < 1:
         findings.fail(f"subsets have at least 1 attribute, got {low}", node.low.at, "the total is a family of its own")
     if high < low:
@@ -193,8 +193,8 @@ def _check_size(high: int, known: int, node: syntax.Each, findings: Findings) ->
 
 
 def _choices(choices: tuple[syntax.Choice, ...], scope: Scope) -> list[OneAttribute]:
-    scope.distinct([c.name for c in choices], "list")
-    attributes = scope.find_all([c.name for c in choices])
+    scope.require_distinct([c.name for c in choices], "list")
+    attributes = scope.find_attributes([c.name for c in choices])
     for choice in choices:
         if choice.kind is not None and choice.kind.text not in KINDS:
             message = f"'each' has no factor {choice.kind.text!r}"

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 from qcompile.errors import IntegrityError
-from qcompile.grammar.meaning.scope import LARGEST, Scope, kind_of, whole
+from qcompile.grammar.meaning.scope import LARGEST, Scope, domain_kind, integer_value
 from qcompile.grammar.printing import printer
 from qcompile.grammar.reading import syntax
 from qcompile.grammar.reading.source import Findings
-from qcompile.grammar.reading.syntax import fold, named
+from qcompile.grammar.reading.syntax import fold, names_in
 from qcompile.grammar.reading.words import name_text
 from qcompile.queries.factors import Abs, Affine
 from qcompile.queries.factors.threshold import LARGEST_VALUE
@@ -40,7 +40,7 @@ Linear: TypeAlias = tuple[dict[str, int], int]
 
 
 def resolve_thresholds(node: syntax.Thresholds, scope: Scope) -> Affine | Abs:
-    """The factor of ``affine(...)`` or ``abs(...)``.
+    """Resolve ``affine(...)`` or ``abs(...)`` to a factor.
 
     Raises:
       Stop: after reporting what is wrong.
@@ -49,13 +49,13 @@ def resolve_thresholds(node: syntax.Thresholds, scope: Scope) -> Affine | Abs:
     if node.relation in ("=", "!="):
         hint = "families of thresholds use <=, <, >= or >; a single condition belongs in count(...)"
         findings.fail(f"{node.kind} does not compare with '{node.relation}'", node.at, hint)
-    names = named(node.form)
-    used = {a.name: a for a in scope.find_all(names)}
+    names = names_in(node.form)
+    used = {a.name: a for a in scope.find_attributes(names)}
     for name in names:
-        _need_integers(node.kind, name, used[name.text], findings)
-    coefficients, constant = linear(node.form, findings)
+        _require_integers(node.kind, name, used[name.text], findings)
+    coefficients, constant = resolve_form(node.form, findings)
     attributes = [used[name] for name in coefficients]
-    _need_two(node, attributes, findings)
+    _require_two(node, attributes, findings)
     shift = constant if node.kind == "affine" else 0
     levels = None if node.bound is None else _levels(node, shift, findings)
     at_least = node.relation in (">=", ">")
@@ -67,16 +67,16 @@ def resolve_thresholds(node: syntax.Thresholds, scope: Scope) -> Affine | Abs:
         findings.fail(str(e), node.at, "use smaller coefficients or domains")
 
 
-def _need_integers(kind: str, name: syntax.Name, attribute: Attribute, findings: Findings) -> None:
+def _require_integers(kind: str, name: syntax.Name, attribute: Attribute, findings: Findings) -> None:
     if not isinstance(attribute.domain, IntegerDomain):
-        why = f"{attribute.name!r} is {kind_of(attribute)}, so its cells have no single value to calculate with"
+        why = f"{attribute.name!r} is {domain_kind(attribute)}, so its cells have no single value to calculate with"
         findings.fail(f"{kind} needs integer attributes", name.at, why)
     if attribute.policy.kind == "other":
         why = f"the {attribute.policy.other!r} cell of {attribute.name!r} has no value; use drop or clip in the schema"
         findings.fail(f"{kind} needs a value in every cell", name.at, why)
 
 
-def _need_two(node: syntax.Thresholds, attributes: Sequence[Attribute], findings: Findings) -> None:
+def _require_two(node: syntax.Thresholds, attributes: Sequence[Attribute], findings: Findings) -> None:
     if not attributes:
         findings.fail(f"this {node.kind} form has no attribute", node.at, "write affine(a + b <= *)")
     if len(attributes) == 1:
@@ -89,14 +89,14 @@ def _need_two(node: syntax.Thresholds, attributes: Sequence[Attribute], findings
 # --- forms ---
 
 
-def linear(node: syntax.Form, findings: Findings) -> Linear:
-    """Coefficients and constant of a form.
+def resolve_form(node: syntax.Form, findings: Findings) -> Linear:
+    """Resolve a form to coefficients and constant.
 
     Raises:
       Stop: the form is not linear with integer coefficients, or an attribute cancels.
     """
-    coefficients, constant = direct(node, findings) or symbolic(node, findings)
-    for name in named(node):
+    coefficients, constant = read_sum(node, findings) or expand_form(node, findings)
+    for name in names_in(node):
         if not coefficients.get(name.text):
             hint = "remove it from the form"
             findings.fail(f"attribute {name.text!r} cancels out of {printer.form(node)}", name.at, hint)
@@ -110,8 +110,8 @@ def _too_large(node: syntax.Form, findings: Findings) -> NoReturn:
     findings.fail(f"the numbers of {printer.form(node)} are too large", node.at, hint)
 
 
-def direct(node: syntax.Form, findings: Findings) -> Linear | None:
-    """The form as a plain sum of integer multiples, or None when it has another shape."""
+def read_sum(node: syntax.Form, findings: Findings) -> Linear | None:
+    """Read a plain sum of integer multiples; None for a form of another shape."""
     signs, terms = (node.signs, node.terms) if isinstance(node, syntax.Sum) else (("+",), (node,))
     coefficients: dict[str, int] = {}
     constant = 0
@@ -134,11 +134,11 @@ def _multiple(term: syntax.Form, findings: Findings) -> tuple[int, str | None] |
         case syntax.Name():
             return 1, term.text
         case syntax.Number():
-            return whole(term, _COEFFICIENT, findings), None
+            return integer_value(term, _COEFFICIENT, findings), None
         case syntax.Multiple(signs=("*", "*"), terms=(syntax.Number() as n, syntax.Name() as a)):
-            return whole(n, _COEFFICIENT, findings), a.text
+            return integer_value(n, _COEFFICIENT, findings), a.text
         case syntax.Multiple(signs=("*", "*"), terms=(syntax.Name() as a, syntax.Number() as n)):
-            return whole(n, _COEFFICIENT, findings), a.text
+            return integer_value(n, _COEFFICIENT, findings), a.text
         case _:
             return None
 
@@ -146,8 +146,8 @@ def _multiple(term: syntax.Form, findings: Findings) -> tuple[int, str | None] |
 _COEFFICIENT = "a number in a form"
 
 
-def symbolic(node: syntax.Form, findings: Findings) -> Linear:
-    """The form expanded by SymPy.
+def expand_form(node: syntax.Form, findings: Findings) -> Linear:
+    """Expand a form with SymPy.
 
     Raises:
       Stop: it is not linear, or a coefficient is not an integer.
@@ -155,7 +155,7 @@ def symbolic(node: syntax.Form, findings: Findings) -> Linear:
     _refuse_long(node, findings)
     import sympy
 
-    names = list(dict.fromkeys(n.text for n in named(node)))
+    names = list(dict.fromkeys(n.text for n in names_in(node)))
     # Plain symbols: an attribute may be called E, I or lambda.
     symbols = {name: sympy.Symbol(f"x{i}") for i, name in enumerate(names)}
     reader = _Reader(sympy, symbols, findings)
@@ -174,7 +174,7 @@ def symbolic(node: syntax.Form, findings: Findings) -> Linear:
 
 
 def _refuse_long(node: syntax.Form, findings: Findings) -> None:
-    _, steps = fold(node, partial(_steps_of, len({n.text for n in named(node)}) + 1))
+    _, steps = fold(node, partial(_steps_of, len({n.text for n in names_in(node)}) + 1))
     hint = "write a sum of integer multiples, such as 2*a - b"
     if steps > MAX_STEPS:
         findings.fail(f"this form takes {steps} steps to expand, at most {MAX_STEPS} are done", node.at, hint)
@@ -182,7 +182,7 @@ def _refuse_long(node: syntax.Form, findings: Findings) -> None:
 
 
 def _steps_of(widest: int, node: syntax.Tree, parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """How many terms a node has at most when it is expanded, and the steps until then."""
+    """Return the largest number of terms of an expanded node, and the steps to expand it."""
     if not parts:
         return 1, 0
     widths = [width for width, _ in parts]
@@ -200,12 +200,12 @@ class _Reader:
         self.sympy, self.symbols, self.findings = sympy, symbols, findings
 
     def read(self, node: syntax.Tree, parts: Sequence[Any]) -> Any:
-        """The expression of a node from those of its parts."""
+        """Return the expression of a node from those of its parts."""
         match node:
             case syntax.Name():
                 return self.symbols[node.text]
             case syntax.Number():
-                return self.sympy.Integer(whole(node, _COEFFICIENT, self.findings))
+                return self.sympy.Integer(integer_value(node, _COEFFICIENT, self.findings))
             case syntax.Sum():
                 return self.sympy.Add(*(p if s == "+" else -p for s, p in zip(node.signs, parts, strict=True)))
             case syntax.Multiple():
@@ -225,18 +225,18 @@ class _Reader:
             if result.free_symbols and part.free_symbols:
                 self._not_linear(node, "it multiplies attributes with each other")
             result = self.sympy.expand(result * part if sign == "*" else result / part)
-        return self._bounded(node, result)
+        return self._require_bounded(node, result)
 
     def _power(self, node: syntax.Power, base: Any) -> Any:
-        exponent = whole(node.exponent, "an exponent", self.findings)
+        exponent = integer_value(node.exponent, "an exponent", self.findings)
         if not 0 <= exponent <= MAX_EXPONENT:
             hint = "write the number itself"
             self.findings.fail(f"the exponent {exponent} is outside 0..{MAX_EXPONENT}", node.exponent.at, hint)
         if base.free_symbols and exponent != 1:
             self._not_linear(node, "it raises an attribute to a power")
-        return self._bounded(node, base**exponent)
+        return self._require_bounded(node, base**exponent)
 
-    def _bounded(self, node: syntax.Form, value: Any) -> Any:
+    def _require_bounded(self, node: syntax.Form, value: Any) -> Any:
         if not value.free_symbols and max(abs(value.p), value.q) > LARGEST:
             self.findings.fail(f"{printer.form(node)} is too large", node.at, "numbers go up to 2^63 - 1 in size")
         return value
@@ -250,11 +250,11 @@ class _Reader:
 
 
 def _levels(node: syntax.Thresholds, constant: int, findings: Findings) -> list[int]:
-    """The thresholds, ascending, on the side of the form without its constant."""
+    """Return the thresholds, ascending, with the constant of the form moved to their side."""
     shift = {"<": -1, ">": 1}.get(node.relation, 0) - constant
     levels: set[int] = set()
     for steps in node.bound or ():
-        spaced = _spaced(steps, findings)
+        spaced = _expand_steps(steps, findings)
         _spend(len(spaced), steps, findings)
         for level in spaced:
             if level in levels:
@@ -270,12 +270,12 @@ def _spend(count: int, steps: syntax.Steps, findings: Findings) -> None:
     findings.spend(THRESHOLD_EFFORT * count, f"a list of {count} thresholds", steps.at, hint)
 
 
-def _spaced(steps: syntax.Steps, findings: Findings) -> range:
+def _expand_steps(steps: syntax.Steps, findings: Findings) -> range:
     low = _level(steps.low, findings)
     if steps.high is None:
         return range(low, low + 1)
     high = _level(steps.high, findings)
-    by = 1 if steps.by is None else whole(steps.by, "a step", findings)
+    by = 1 if steps.by is None else integer_value(steps.by, "a step", findings)
     if by < 1:
         findings.fail(f"a step must be at least 1, got {by}", steps.by.at if steps.by else steps.at, "write step 10")
     if high < low:
@@ -286,7 +286,7 @@ def _spaced(steps: syntax.Steps, findings: Findings) -> range:
 
 
 def _level(number: syntax.Number, findings: Findings) -> int:
-    level = whole(number, "a threshold", findings)
+    level = integer_value(number, "a threshold", findings)
     if abs(level) >= LARGEST_VALUE // 2:
         findings.fail(f"the threshold {level} is too large", number.at, "no value of a form is that large")
     return level

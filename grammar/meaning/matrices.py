@@ -16,13 +16,13 @@ from qcompile.support.arrays import cells, require_memory
 
 
 def resolve_matrix(node: syntax.MatrixFile, scope: Scope, base: Path) -> Matrix:
-    """The factor of ``matrix(names; "file.npy")``: one query per row, cells in C order of the names.
+    """Resolve ``matrix(names; "file.npy")`` to a factor: one query per row, cells in C order of the names.
 
     Raises:
       Stop: after reporting what is wrong with the file.
     """
-    attributes = scope.find_all(node.names)
-    array = _open(node.path, base, scope.findings)
+    attributes = scope.find_attributes(node.names)
+    array = _map_array(node.path, base, scope.findings)
     shape = tuple(a.size for a in attributes)
     _check(node, array, shape, scope.findings)
     matrix = np.array(array, dtype=np.float64)
@@ -31,8 +31,8 @@ def resolve_matrix(node: syntax.MatrixFile, scope: Scope, base: Path) -> Matrix:
     return Matrix(attributes, matrix, node.path.value)
 
 
-def _open(path: syntax.Text, base: Path, findings: Findings) -> Any:
-    """The array, mapped rather than read."""
+def _map_array(path: syntax.Text, base: Path, findings: Findings) -> Any:
+    """Map the array of a file without reading it."""
     try:
         file = base / path.value
         if not file.is_file():

@@ -1,4 +1,4 @@
-"""Conditions to predicate factors.
+"""Conditions resolved to predicate factors.
 
 The conditions joined by ``and`` at the top are split into groups that share no attribute; each group is one factor, so
 that ``a = 1 and b = 2`` costs the cells of a plus those of b, not their product.
@@ -17,7 +17,7 @@ from qcompile.grammar.meaning.scope import Scope
 from qcompile.grammar.printing import printer
 from qcompile.grammar.reading import syntax
 from qcompile.grammar.reading.source import Stop
-from qcompile.grammar.reading.syntax import children, fold, named
+from qcompile.grammar.reading.syntax import children, fold, names_in
 from qcompile.grammar.reading.words import string_text
 from qcompile.queries.factors import Predicate
 from qcompile.queries.schema import Attribute, CategoryDomain
@@ -34,15 +34,15 @@ MOST_AXES = 32
 
 
 def resolve_count(node: syntax.Count, scope: Scope) -> list[Predicate]:
-    """The factors of ``count(predicate)``, over disjoint attributes.
+    """Resolve ``count(predicate)`` to factors over disjoint attributes.
 
     Raises:
       Stop: after reporting every condition that makes no sense.
     """
     for leaf in leaves(node.predicate):
         _refuse_bare_label(leaf, scope)
-    scope.find_all(named(node.predicate))
-    groups = connected(conjuncts(node.predicate))
+    scope.find_attributes(names_in(node.predicate))
+    groups = group_connected(conjuncts(node.predicate))
     for group in groups:
         _refuse_large(group, scope)
         _spend(group, scope)
@@ -51,7 +51,7 @@ def resolve_count(node: syntax.Count, scope: Scope) -> list[Predicate]:
 
 
 def leaves(root: syntax.Predicate) -> list[syntax.Predicate]:
-    """The single conditions, in the order of the text."""
+    """Return the single conditions, in the order of the text."""
     found: list[syntax.Predicate] = []
     waiting: list[syntax.Tree] = [root]
     while waiting:
@@ -63,7 +63,7 @@ def leaves(root: syntax.Predicate) -> list[syntax.Predicate]:
 
 
 def conjuncts(root: syntax.Predicate) -> list[syntax.Predicate]:
-    """The parts joined by ``and`` at the top, at any depth of brackets."""
+    """Return the parts joined by ``and`` at the top, at any depth of brackets."""
     parts: list[syntax.Predicate] = []
     waiting = [root]
     while waiting:
@@ -75,12 +75,12 @@ def conjuncts(root: syntax.Predicate) -> list[syntax.Predicate]:
     return parts
 
 
-def connected(parts: Sequence[syntax.Predicate]) -> list[list[syntax.Predicate]]:
-    """The parts grouped so that different groups share no attribute, in order of first appearance."""
+def group_connected(parts: Sequence[syntax.Predicate]) -> list[list[syntax.Predicate]]:
+    """Group the parts so that different groups share no attribute, in order of first appearance."""
     groups: dict[int, tuple[set[str], list[syntax.Predicate]]] = {}
     group_of: dict[str, int] = {}
     for i, part in enumerate(parts):
-        used = {n.text for n in named(part)}
+        used = {n.text for n in names_in(part)}
         first, *others = sorted({group_of[name] for name in used if name in group_of} or {i})
         names, members = groups.setdefault(first, (set(), []))
         for other in others:
@@ -111,7 +111,7 @@ def _refuse_bare_label(leaf: syntax.Predicate, scope: Scope) -> None:
 
 
 def _attributes(group: Sequence[syntax.Predicate], scope: Scope) -> list[Attribute]:
-    return [scope.schema[name] for name in dict.fromkeys(n.text for part in group for n in named(part))]
+    return [scope.schema[name] for name in dict.fromkeys(n.text for part in group for n in names_in(part))]
 
 
 def _refuse_large(group: Sequence[syntax.Predicate], scope: Scope) -> None:
@@ -128,9 +128,9 @@ def _refuse_large(group: Sequence[syntax.Predicate], scope: Scope) -> None:
 
 
 def _spend(group: Sequence[syntax.Predicate], scope: Scope) -> None:
-    """Put a group to the text's account: what its nodes take one after the other, and the factor."""
+    """Charge a group to the effort limit of the text: its nodes one after the other, and the factor."""
     sizes = {a.name: a.size for a in _attributes(group, scope)}
-    _, effort = fold(_whole(group), partial(_effort, sizes))
+    _, effort = fold(_conjunction(group), partial(_effort, sizes))
     size = cells(list(sizes.values()))
     what = f"this condition of {sum(len(leaves(part)) for part in group)} parts on {size} cells"
     hint = "ask for fewer such conditions in one text, or use smaller domains"
@@ -140,9 +140,9 @@ def _spend(group: Sequence[syntax.Predicate], scope: Scope) -> None:
 def _effort(
     sizes: dict[str, int], node: syntax.Tree, parts: Sequence[tuple[frozenset[str], int]]
 ) -> tuple[frozenset[str], int]:
-    """The attributes that a node depends on, and what it takes, as `_evaluator` combines it."""
+    """Return the attributes of a node, and its effort, as `_evaluator` combines them."""
     if not parts:
-        used = frozenset(n.text for n in named(node))
+        used = frozenset(n.text for n in names_in(node))
         return used, TABLE_EFFORT * cells([sizes[name] for name in used])
     used, effort = parts[0]
     for more, taken in parts[1:] or [(used, 0)]:  # 'not' goes over its only part once
@@ -151,7 +151,7 @@ def _effort(
     return used, effort
 
 
-def _whole(group: Sequence[syntax.Predicate]) -> syntax.Predicate:
+def _conjunction(group: Sequence[syntax.Predicate]) -> syntax.Predicate:
     return group[0] if len(group) == 1 else syntax.And(tuple(group))
 
 
@@ -174,7 +174,7 @@ def _factor(
 ) -> Predicate:
     attributes = _attributes(group, scope)
     axes = {a.name: i for i, a in enumerate(attributes)}
-    whole = _whole(group)
+    whole = _conjunction(group)
     holds = fold(whole, _evaluator(axes, tables))
     holds = np.ascontiguousarray(np.broadcast_to(holds, [a.size for a in attributes]))
     text = printer.predicate(whole)

@@ -1,4 +1,4 @@
-"""A syntax tree to a workload: the one pass that knows names, and reports every error of meaning with its place."""
+"""A syntax tree resolved to a workload; each error of meaning is reported with its position."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from qcompile.grammar.meaning.attributes import resolve_schema
 from qcompile.grammar.meaning.families import resolve_family
-from qcompile.grammar.meaning.scope import Scope, refuse_twins
+from qcompile.grammar.meaning.scope import Scope, refuse_repeated
 from qcompile.grammar.reading import syntax
 from qcompile.grammar.reading.source import At, Findings, Stop
 from qcompile.grammar.reading.words import LANGUAGE_VERSION, is_whole
@@ -23,7 +23,7 @@ _SHAPE = "a file is schema { name : integer 0..9 } and workload { name : prefix(
 
 
 def resolve_file(file: syntax.File, findings: Findings, broken: set[str], base: Path) -> Workload | None:
-    """The workload of a file, or None after reporting why there is none.
+    """Resolve a file to its workload, or to None after reporting the errors.
 
     Args:
       file: the statements that could be read.
@@ -31,24 +31,24 @@ def resolve_file(file: syntax.File, findings: Findings, broken: set[str], base: 
       broken: names of schema lines that could not be read.
       base: the folder that matrix files are relative to.
     """
-    unread = findings.failed()
-    _check_language(_one(file, syntax.Language, "language", findings), findings)
+    unread = findings.has_errors()
+    _check_language(_only_part(file, syntax.Language, "language", findings), findings)
     scope = _schema(file, findings, broken, unread)
     lines = _workload_lines(file, findings, unread)
-    repeated = refuse_twins([line.name for line in lines if line.name is not None], "family", findings)
+    repeated = refuse_repeated([line.name for line in lines if line.name is not None], "family", findings)
     families = [f for line in lines if (f := _family(line, scope, base)) is not None]
-    if findings.failed() or repeated:
+    if findings.has_errors() or repeated:
         return None
     merged = _merge(families, findings)
     _check_names(merged, findings)
     _check_weights(merged, findings)
-    if findings.failed():
+    if findings.has_errors():
         return None
     return Workload(scope.schema, tuple(family for family, _ in merged))
 
 
-def _one(file: syntax.File, kind: type[Part], word: str, findings: Findings) -> Part | None:
-    """The only part of its kind; further ones are reported."""
+def _only_part(file: syntax.File, kind: type[Part], word: str, findings: Findings) -> Part | None:
+    """Return the first part of a kind, and report further ones."""
     parts: list[Part] = [p for p in file.parts if isinstance(p, kind)]
     for part in parts[1:]:
         line = findings.source.line(parts[0].at[0])
@@ -67,10 +67,10 @@ def _check_language(node: syntax.Language | None, findings: Findings) -> None:
 
 
 def _schema(file: syntax.File, findings: Findings, broken: set[str], unread: bool) -> Scope:
-    block = _one(file, syntax.SchemaBlock, "schema", findings)
+    block = _only_part(file, syntax.SchemaBlock, "schema", findings)
     if block is None:
         if not unread:
-            findings.error("the file has no schema", _start(findings), _SHAPE)
+            findings.error("the file has no schema", _first_word(findings), _SHAPE)
         return Scope(Schema(()), findings, broken, complete=False)
     if not block.lines and not unread:
         findings.error("the schema is empty", _word(block, "schema"), "declare attributes, such as age : integer 0..99")
@@ -79,18 +79,18 @@ def _schema(file: syntax.File, findings: Findings, broken: set[str], unread: boo
 
 
 def _workload_lines(file: syntax.File, findings: Findings, unread: bool) -> Sequence[syntax.FamilyLine]:
-    block = _one(file, syntax.WorkloadBlock, "workload", findings)
+    block = _only_part(file, syntax.WorkloadBlock, "workload", findings)
     if block is None:
         if not unread:
-            findings.error("the file has no workload", _start(findings), _SHAPE)
+            findings.error("the file has no workload", _first_word(findings), _SHAPE)
         return ()
     if not block.lines and not unread:
         findings.error("the workload is empty", _word(block, "workload"), "list families, such as ages : prefix(age)")
     return block.lines
 
 
-def _start(findings: Findings) -> At:
-    """The first word of the text."""
+def _first_word(findings: Findings) -> At:
+    """Return the region of the first word of the text."""
     text = findings.source.text
     start = len(text) - len(text.lstrip()) if text.strip() else 0
     return start, start + 1
@@ -115,16 +115,18 @@ def _merge(families: Sequence[Placed], findings: Findings) -> list[Placed]:
     groups: dict[Hashable, list[Placed]] = {}
     for family, line in families:
         groups.setdefault((family.choose, family.factors), []).append((family, line))
-    return [(_merged([family for family, _ in group]), _noted(group, findings)) for group in groups.values()]
+    return [
+        (_merge_same([family for family, _ in group]), _note_repetitions(group, findings)) for group in groups.values()
+    ]
 
 
-def _merged(same: Sequence[Family]) -> Family:
+def _merge_same(same: Sequence[Family]) -> Family:
     names = dict.fromkeys(family.name for family in same)
     return replace(same[0], weight=math.fsum(f.weight for f in same), aliases=tuple(names)[1:])
 
 
-def _noted(group: Sequence[Placed], findings: Findings) -> syntax.FamilyLine:
-    """The line of the first of identical families, after a note about each of the others."""
+def _note_repetitions(group: Sequence[Placed], findings: Findings) -> syntax.FamilyLine:
+    """Return the line of the first of identical families, after a note about each of the others."""
     first, place = group[0]
     for family, line in group[1:]:
         where = findings.source.line(place.at[0])

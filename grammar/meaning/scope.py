@@ -1,4 +1,4 @@
-"""What names and numbers mean while a file is resolved, and the errors about them."""
+"""Names and numbers of a file that is resolved, and the errors about them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Scope:
     broken: set[str] = field(default_factory=set)
     complete: bool = True
 
-    def find_all(self, names: Iterable[syntax.Name]) -> list[Attribute]:
-        """The attributes called ``names``; every unknown one is reported.
+    def find_attributes(self, names: Iterable[syntax.Name]) -> list[Attribute]:
+        """Return the attributes called ``names``; every unknown one is reported.
 
         Raises:
           Stop: one is unknown or broken.
@@ -52,10 +52,10 @@ class Scope:
         return found
 
     def find(self, name: syntax.Name) -> Attribute:
-        """The attribute called ``name``."""
-        return self.find_all([name])[0]
+        """Return the attribute called ``name``."""
+        return self.find_attributes([name])[0]
 
-    def distinct(self, names: Sequence[syntax.Name], where: str) -> None:
+    def require_distinct(self, names: Sequence[syntax.Name], where: str) -> None:
         """Report a name that occurs twice, at both places.
 
         Raises:
@@ -73,12 +73,12 @@ class Scope:
             seen[name.text] = name.at
 
 
-def same_to_the_eye(name: str) -> str:
-    """What two names share that differ by case or Unicode form only."""
+def visual_key(name: str) -> str:
+    """Return a key that is equal for names that differ by case or Unicode form only."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
-def refuse_twins(names: Sequence[syntax.Name], what: str, findings: Findings) -> set[int]:
+def refuse_repeated(names: Sequence[syntax.Name], what: str, findings: Findings) -> set[int]:
     """Report names declared twice, or in two spellings that look alike, at both places.
 
     Returns:
@@ -87,7 +87,7 @@ def refuse_twins(names: Sequence[syntax.Name], what: str, findings: Findings) ->
     seen: dict[str, syntax.Name] = {}
     repeated = set()
     for i, name in enumerate(names):
-        first = seen.setdefault(same_to_the_eye(name.text), name)
+        first = seen.setdefault(visual_key(name.text), name)
         if first is name:
             continue
         repeated.add(i)
@@ -102,8 +102,8 @@ def refuse_twins(names: Sequence[syntax.Name], what: str, findings: Findings) ->
     return repeated
 
 
-def whole(number: syntax.Number, what: str, findings: Findings) -> int:
-    """The value of a number that must be an integer of 64 bits.
+def integer_value(number: syntax.Number, what: str, findings: Findings) -> int:
+    """Return the value of a number that must be an integer of 64 bits.
 
     Raises:
       Stop: it is not.
@@ -116,8 +116,8 @@ def whole(number: syntax.Number, what: str, findings: Findings) -> int:
     return value
 
 
-def label_of(literal: syntax.Literal, findings: Findings) -> str | int | bool:
-    """The label that a literal stands for: text, integer or truth value.
+def label_value(literal: syntax.Literal, findings: Findings) -> str | int | bool:
+    """Return the label of a literal: text, integer or truth value.
 
     Raises:
       Stop: it is a number that is not an integer.
@@ -129,11 +129,11 @@ def label_of(literal: syntax.Literal, findings: Findings) -> str | int | bool:
             if not is_whole(literal.text):
                 hint = f'write "{literal.text}" if the data holds text'
                 findings.fail(f"a label is text, an integer or true/false, got {literal.text}", literal.at, hint)
-            return whole(literal, "a label", findings)
+            return integer_value(literal, "a label", findings)
 
 
-def kind_of(attribute: Attribute) -> str:
-    """The kind of domain, in words."""
+def domain_kind(attribute: Attribute) -> str:
+    """Name the kind of an attribute's domain, for messages."""
     if isinstance(attribute.domain, CategoryDomain):
         return "a category"
     return "an integer" if isinstance(attribute.domain, IntegerDomain) else "numeric (binned)"

@@ -16,23 +16,23 @@ _HINT = "ask count(...), total, or a product with a single query such as affine(
 
 
 def resolve_query(node: syntax.Expression, schema: Schema, findings: Findings) -> Product | None:
-    """The product of a query expression, or None after reporting why there is none."""
+    """Resolve a query expression to a product, or to None after reporting the errors."""
     at = (0, max(1, len(findings.source.text.split("\n", 1)[0])))
     if isinstance(node, syntax.Each):
-        findings.error("this stands for many queries, one can be asked at a time", at, _HINT)
+        findings.error("this is many queries; only one can be asked at a time", at, _HINT)
         return None
     try:
         product = Product(resolve_product(node, Scope(schema, findings), Path()))
     except Stop:
         return None
-    if not _single(product):
-        findings.error("this stands for more than one query, one can be asked at a time", at, _HINT)
+    if not _has_one_query(product):
+        findings.error("this is more than one query; only one can be asked at a time", at, _HINT)
         return None
     return product
 
 
-def _single(product: Product) -> bool:
-    """Whether every factor has one query; the thresholds of large forms are not listed to find out."""
+def _has_one_query(product: Product) -> bool:
+    """True if every factor has one query; the thresholds of large forms are not listed for it."""
     for factor in product.factors:
         if isinstance(factor, Affine | Abs) and factor.thresholds is None:
             if any(size > 1 for size in factor.shape):

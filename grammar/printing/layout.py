@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from qcompile.grammar.printing import printer
 from qcompile.grammar.reading import syntax
-from qcompile.grammar.reading.source import At, Source
+from qcompile.grammar.reading.source import At, SourceText
 from qcompile.grammar.reading.words import name_text
 
 WIDEST_NAME = 24
@@ -40,8 +40,8 @@ class Piece:
     closes: bool = False
 
 
-def format_file(file: syntax.File, source: Source, comments: Sequence[Comment]) -> str:
-    """The canonical text of a file."""
+def format_file(file: syntax.File, source: SourceText, comments: Sequence[Comment]) -> str:
+    """Return the canonical text of a file."""
     page = _Page(source, list(reversed(comments)))
     pieces = list(_pieces(file, source))
     end = len(source.text) + 1
@@ -52,7 +52,7 @@ def format_file(file: syntax.File, source: Source, comments: Sequence[Comment]) 
     return "".join(line + "\n" for line in page.lines)
 
 
-def _pieces(file: syntax.File, source: Source) -> Iterator[Piece]:
+def _pieces(file: syntax.File, source: SourceText) -> Iterator[Piece]:
     for part in file.parts:
         if isinstance(part, syntax.Language):
             yield Piece(f"language {printer.operand(part.version)}", (part.at[0], part.version.at[1]))
@@ -82,7 +82,7 @@ def _content(line: syntax.AttributeLine | syntax.FamilyLine) -> str:
 class _Page:
     """The lines written so far, and the comments still to be placed, the next one last."""
 
-    source: Source
+    source: SourceText
     comments: list[Comment]
     lines: list[str] = field(default_factory=list)
     line: int = 0  # of the source, where the last thing written ended
@@ -100,7 +100,7 @@ class _Page:
         self.apart = not piece.opens and not piece.margin
 
     def write_comments(self, end: int, margin: str, start: int | None = None) -> None:
-        """Write the comments before ``end``; those inside a statement count as standing at its ``start``."""
+        """Write the comments before ``end``; those inside a statement are moved to its ``start``."""
         while self.comments and self.comments[-1].at[0] < end:
             comment = self.comments.pop()
             begin = comment.at[0] if start is None else min(start, comment.at[0])

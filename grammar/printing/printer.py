@@ -9,18 +9,18 @@ from qcompile.grammar.reading.syntax import fold
 from qcompile.grammar.reading.words import canonical_number, is_whole, name_text, string_text
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-"""Relations as seen from the other side."""
+"""Relations with their sides exchanged."""
 
 _LOOSE, _TIGHT, _ATOM = 0, 1, 2
 
 
 def names(nodes: Iterable[syntax.Name]) -> str:
-    """Names, separated by commas."""
+    """Print names, separated by commas."""
     return ", ".join(name_text(n.text) for n in nodes)
 
 
 def operand(node: syntax.Operand) -> str:
-    """A name or a constant."""
+    """Print a name or a constant."""
     match node:
         case syntax.Name():
             return name_text(node.text)
@@ -33,7 +33,7 @@ def operand(node: syntax.Operand) -> str:
 
 
 def operands(nodes: Iterable[syntax.Operand]) -> str:
-    """Names or constants, separated by commas."""
+    """Print names or constants, separated by commas."""
     return ", ".join(map(operand, nodes))
 
 
@@ -41,14 +41,14 @@ def operands(nodes: Iterable[syntax.Operand]) -> str:
 
 
 def opening(block: syntax.SchemaBlock | syntax.WorkloadBlock) -> str:
-    """The words before the brace of a block."""
+    """Print the words before the brace of a block."""
     if isinstance(block, syntax.WorkloadBlock):
         return "workload"
     return "schema read_from_data" if block.read_from_data else "schema"
 
 
 def domain(node: syntax.Integers | syntax.Bins | syntax.Categories) -> str:
-    """A domain."""
+    """Print a domain."""
     match node:
         case syntax.Integers():
             return f"integer {operand(node.low)}..{operand(node.high)}"
@@ -59,7 +59,7 @@ def domain(node: syntax.Integers | syntax.Bins | syntax.Categories) -> str:
 
 
 def modifiers(nodes: Sequence[syntax.Modifier]) -> str:
-    """The modifiers, ``cyclic`` first, each after a blank."""
+    """Print the modifiers, ``cyclic`` first, each after a blank."""
     ordered = sorted(nodes, key=lambda m: m.kind != "cyclic")
     return "".join(f" {m.kind}" + (f" {operand(m.label)}" if m.label else "") for m in ordered)
 
@@ -68,12 +68,12 @@ def modifiers(nodes: Sequence[syntax.Modifier]) -> str:
 
 
 def form(node: syntax.Form) -> str:
-    """A linear form (or one that is not, as it will be reported)."""
+    """Print a form, linear or not."""
     return fold(node, _form)[0]
 
 
 def _form(node: syntax.Tree, parts: Sequence[tuple[str, int]]) -> tuple[str, int]:
-    """Text and how tightly it binds."""
+    """Return the text of a node and its binding strength."""
     match node:
         case syntax.Sum():
             text = "".join(
@@ -107,7 +107,7 @@ def _enclose(part: tuple[str, int], least: int) -> str:
 
 
 def thresholds(node: syntax.Thresholds) -> str:
-    """``affine(form <= bound)``; strict relations become weak ones on integers."""
+    """Print ``affine(form <= bound)``; strict relations become weak ones on integers."""
     relation, shift = {"<": ("<=", -1), ">": (">=", 1)}.get(node.relation, (node.relation, 0))
     if node.bound is None:
         bound = "*"
@@ -118,15 +118,15 @@ def thresholds(node: syntax.Thresholds) -> str:
 
 
 def _steps(node: syntax.Steps, shift: int) -> str:
-    text = _shifted(node.low, shift)
+    text = _shift(node.low, shift)
     if node.high is not None:
-        text += f"..{_shifted(node.high, shift)}"
+        text += f"..{_shift(node.high, shift)}"
     if node.by is not None and node.by.text.lstrip("0") != "1":
         text += f" step {operand(node.by)}"
     return text
 
 
-def _shifted(number: syntax.Number, shift: int) -> str:
+def _shift(number: syntax.Number, shift: int) -> str:
     return str(int(number.text) + shift) if is_whole(number.text) else number.text
 
 
@@ -134,7 +134,7 @@ def _shifted(number: syntax.Number, shift: int) -> str:
 
 
 def predicate(node: syntax.Predicate) -> str:
-    """A condition, with the attribute before the constant and no bracket that is not needed."""
+    """Print a condition, with the attribute before the constant and without needless brackets."""
     return fold(node, _predicate)[0]
 
 
@@ -142,7 +142,7 @@ _OR, _AND, _NOT = 0, 1, 2
 
 
 def _predicate(node: syntax.Tree, parts: Sequence[tuple[str, int]]) -> tuple[str, int]:
-    """Text and how tightly it binds."""
+    """Return the text of a node and its binding strength."""
     match node:
         case syntax.Or():
             return " or ".join(text for text, _ in parts), _OR
@@ -170,9 +170,9 @@ def _comparison(node: syntax.Comparison) -> str:
 
 
 def factor(node: syntax.FactorNode) -> str:
-    """One factor of a product."""
+    """Print one factor of a product."""
     match node:
-        case syntax.Total():
+        case syntax.TotalNode():
             return "total"
         case syntax.Simple():
             return f"{node.kind}({names(node.names)})"
@@ -190,10 +190,10 @@ def factor(node: syntax.FactorNode) -> str:
 
 
 def expression(node: syntax.Expression) -> str:
-    """The queries of a family."""
+    """Print the queries of a family."""
     if isinstance(node, syntax.ProductNode):
         # The total is the neutral element of the product.
-        factors = [f for f in node.factors if not isinstance(f, syntax.Total)]
+        factors = [f for f in node.factors if not isinstance(f, syntax.TotalNode)]
         return " * ".join(map(factor, factors)) or "total"
     sizes = operand(node.low)
     if node.high is not None and operand(node.high) != sizes:

@@ -1,4 +1,4 @@
-"""Errors by example: pieces of wrong text, and what to tell whoever writes one."""
+"""Errors by example: pieces of wrong text, with a message and a remedy for each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _KINDS = ("marginal", "prefix", "range", "circular")
 _STARTS = ("total", "abs(a)", "affine(a)", "random(a)", "matrix(a)", "count(a)", "each 2", *(f"{k}(a)" for k in _KINDS))
 
 TOP = {
-    Advice("{found} stands outside of the blocks", "a file is language 1, schema { ... } and workload { ... }"): (
+    Advice("{found} is outside of the blocks", "a file is language 1, schema { ... } and workload { ... }"): (
         ": a",
         "= a",
         "1",
@@ -112,7 +112,7 @@ SCHEMA = {
         "':' is missing between the attribute's name and its domain",
         "write name : integer 0..9; a name of several words goes in backquotes: `{words}`",
     ): _schema("a b : integer 0..9", "a b"),
-    Advice("'=' does not declare", "write ':' between a name and what it stands for"): (
+    Advice("'=' does not declare", "write ':' between a name and its definition"): (
         *_schema("a = integer 0..9"),
         "workload { x = total }",
     ),
@@ -277,7 +277,7 @@ FAMILIES = {
         "total weight 1/2",
         "total weight 2 2",
     ),
-    Advice("a threshold stands inside the brackets", "write affine(a + b <= 3) or abs(a - b <= 3)"): _workload(
+    Advice("the threshold belongs inside the brackets", "write affine(a + b <= 3) or abs(a - b <= 3)"): _workload(
         *(f"{kind} {sign} 3" for kind in ("affine(a + b)", "prefix(a)") for sign in ("<=", "<", ">=", ">", "=", "!="))
     ),
     Advice("these brackets close nothing", "remove one, or add the opening bracket"): _workload(
@@ -326,7 +326,7 @@ EACH = {
 }
 
 FORMS = {
-    Advice("attributes stand on the left of a threshold", "write affine(a - b <= 0), with one comparison"): _workload(
+    Advice("attributes belong on the left of a threshold", "write affine(a - b <= 0), with one comparison"): _workload(
         "affine(a <= b)",
         "affine(10 >= a + b)",
         "affine(a + b <= {c})",
@@ -534,7 +534,7 @@ PREDICATES = {
         "count(*)",
         "count(a = 1 or and b = 2)",
     ),
-    Advice("'not' stands before the whole condition", "write not a in {1, 2}"): _workload(
+    Advice("'not' belongs before the whole condition", "write not a in {1, 2}"): _workload(
         "count(a not in {1})", "count(a not = 1)"
     ),
     Advice("a set is written in braces, an interval with '..'", "write a in {1, 2} or a in 18..65"): _workload(

@@ -1,6 +1,6 @@
-"""What to say about a token that does not fit: characters, unclosed brackets, misspelt words, errors by example.
+"""Messages about a token that does not fit: characters, unclosed brackets, misspelt words, errors by example.
 
-An error by example (an idea of Lark's): a piece of wrong text stands for every text that fails in the same state of
+An error by example (an idea of Lark's): a piece of wrong text represents all texts that fail in the same state of
 the parser at the same kind of token.
 """
 
@@ -17,7 +17,7 @@ from qcompile.grammar.reading.mistake_examples import EXAMPLES as EXAMPLES
 from qcompile.grammar.reading.mistake_examples import QUERIES as QUERIES
 from qcompile.grammar.reading.mistake_examples import Advice as Advice
 from qcompile.grammar.reading.recovery import begins_statement
-from qcompile.grammar.reading.source import At, Source
+from qcompile.grammar.reading.source import At, SourceText
 from qcompile.grammar.reading.words import RESERVED
 
 Place: TypeAlias = tuple[int, int]
@@ -59,13 +59,13 @@ class Failure:
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """What an example must share with it to explain it, the best match first."""
+        """Keys under which advice for it is looked up, the best match first."""
         general = (self.place, self.kind)
         return ((self.place, self.text), general) if self.text in KEYWORDS else (general,)
 
     @property
     def unclosed_block(self) -> bool:
-        """Whether another block begins inside this one: its closing brace is missing."""
+        """True if another block begins inside this one: its closing brace is missing."""
         inside = self.block is not None and self.opener is None and self.kind == "LBRACE"
         return inside and self.previous is not None and self.previous[1] in ("schema", "workload")
 
@@ -144,7 +144,7 @@ SYNONYMS = {
 }
 
 _CLOSE = 0.77
-"""Likeness from which a word counts as misspelt; "age" and "range" are less alike."""
+"""Similarity from which a word counts as misspelt; "age" and "range" are less similar."""
 
 _WORDS = re.compile(r"[^\W\d]\w*(?:[ \t]+(?!(?:and|or|not|in)\b)[^\W\d]\w*)*")
 
@@ -183,8 +183,8 @@ _TERMINALS = {
 }
 
 
-def explain(failure: Failure, source: Source, known: Mapping[Key, Advice]) -> tuple[str, At, str]:
-    """Message, region and hint for a failure.
+def explain_failure(failure: Failure, source: SourceText, known: Mapping[Key, Advice]) -> tuple[str, At, str]:
+    """Return message, region and hint for a failure.
 
     Args:
       failure: what happened.
@@ -194,16 +194,16 @@ def explain(failure: Failure, source: Source, known: Mapping[Key, Advice]) -> tu
     if failure.kind == "WORD":
         return failure.text, failure.at, failure.hint
     return (
-        _unclosed(failure, source)
-        or _character(failure)
-        or _misspelt(failure)
+        _unclosed_bracket(failure, source)
+        or _wrong_character(failure)
+        or _misspelt_word(failure)
         or _by_example(failure, source, known)
-        or (f"unexpected {found(failure)}", _region(failure), expectation(failure.expected))
+        or (f"unexpected {token_text(failure)}", _region(failure), expected_words(failure.expected))
     )
 
 
-def found(failure: Failure) -> str:
-    """The unexpected thing in words."""
+def token_text(failure: Failure) -> str:
+    """Name the unexpected token."""
     if failure.kind == "$END":
         return "end of the text"
     if failure.kind == "_NL":
@@ -211,8 +211,8 @@ def found(failure: Failure) -> str:
     return f"{failure.text[:60]!r}"
 
 
-def expectation(expected: frozenset[str]) -> str:
-    """The terminals that would fit, in words."""
+def expected_words(expected: frozenset[str]) -> str:
+    """List the expected terminals."""
     words = [_TERMINALS.get(kind, f"'{kind.lower()}'") for kind in sorted(expected)]
     words = [w for w in dict.fromkeys(words) if w]
     if not words:
@@ -221,15 +221,15 @@ def expectation(expected: frozenset[str]) -> str:
 
 
 def _region(failure: Failure) -> At:
-    """Where to point: at the token, or behind the last one when the line or text ends."""
+    """Return the region of the token, or the place behind the last one when the line or text ends."""
     if failure.kind in ("_NL", "$END") and failure.previous is not None:
         return failure.previous_at[1], failure.previous_at[1] + 1
     return failure.at
 
 
-def _unclosed(failure: Failure, source: Source) -> tuple[str, At, str] | None:
+def _unclosed_bracket(failure: Failure, source: SourceText) -> tuple[str, At, str] | None:
     """A bracket or block that is still open where the text goes on with something else."""
-    if failure.opener is not None and _goes_on(failure, source, failure.opener):
+    if failure.opener is not None and _continues_elsewhere(failure, source, failure.opener):
         mark, at = failure.opener
         closer = {"(": ")", "[": "]", "{": "}"}[mark]
         return f"this '{mark}' is never closed", at, f"'{closer}' is missing"
@@ -240,7 +240,7 @@ def _unclosed(failure: Failure, source: Source) -> tuple[str, At, str] | None:
     return None
 
 
-def _goes_on(failure: Failure, source: Source, opener: tuple[str, At]) -> bool:
+def _continues_elsewhere(failure: Failure, source: SourceText, opener: tuple[str, At]) -> bool:
     if failure.kind == "$END":
         return True
     mark, at = opener
@@ -251,7 +251,7 @@ def _goes_on(failure: Failure, source: Source, opener: tuple[str, At]) -> bool:
     return later and failure.statement is not None and begins_statement(source.text, line_start, failure.statement)
 
 
-def _character(failure: Failure) -> tuple[str, At, str] | None:
+def _wrong_character(failure: Failure) -> tuple[str, At, str] | None:
     if failure.kind:
         return None
     if failure.text in CHARACTERS:
@@ -260,18 +260,18 @@ def _character(failure: Failure) -> tuple[str, At, str] | None:
     name = unicodedata.name(failure.text, "").lower()
     shown = failure.text if failure.text.isprintable() else f"U+{ord(failure.text):04X}"
     described = f"'{shown}'" + (f" ({name})" if name and not failure.text.isascii() else "")
-    return f"unexpected character {described}", failure.at, expectation(failure.expected)
+    return f"unexpected character {described}", failure.at, expected_words(failure.expected)
 
 
-def _misspelt(failure: Failure) -> tuple[str, At, str] | None:
+def _misspelt_word(failure: Failure) -> tuple[str, At, str] | None:
     """A word where one of a few keywords belongs."""
-    glued = _glued(failure)
-    if glued is not None:
-        return glued
+    joined = _joined_word(failure)
+    if joined is not None:
+        return joined
     if failure.kind == "LPAR" and failure.previous is not None and failure.previous[0] == "NAME":
         first = failure.previous_at[0] == failure.statement
         if first and failure.block is not None and failure.block[0] == "workload":
-            return _unknown("factor", failure.previous[1], failure.previous_at, FACTORS)
+            return _unknown_word("factor", failure.previous[1], failure.previous_at, FACTORS)
         return None
     if failure.kind not in ("NAME", "QUOTED") or "NAME" in failure.expected:
         return None
@@ -282,7 +282,7 @@ def _misspelt(failure: Failure) -> tuple[str, At, str] | None:
         ("block", ("schema", "workload"), "SCHEMA"),
     ):
         if sign in failure.expected and failure.text not in words:
-            return _unknown(what, failure.text, failure.at, words)
+            return _unknown_word(what, failure.text, failure.at, words)
     fitting = [kind.lower() for kind in failure.expected if kind.lower() in KEYWORDS]
     close = difflib.get_close_matches(failure.text, fitting, n=1, cutoff=_CLOSE)
     if failure.text not in KEYWORDS and close:
@@ -290,7 +290,7 @@ def _misspelt(failure: Failure) -> tuple[str, At, str] | None:
     return None
 
 
-def _glued(failure: Failure) -> tuple[str, At, str] | None:
+def _joined_word(failure: Failure) -> tuple[str, At, str] | None:
     """A word that begins right where a number ends, as in 1_000 or 10k."""
     previous = failure.previous
     if failure.kind != "NAME" or previous is None or failure.previous_at[1] != failure.at[0]:
@@ -312,7 +312,7 @@ def _glued(failure: Failure) -> tuple[str, At, str] | None:
     )
 
 
-def _unknown(what: str, word: str, at: At, words: tuple[str, ...]) -> tuple[str, At, str]:
+def _unknown_word(what: str, word: str, at: At, words: tuple[str, ...]) -> tuple[str, At, str]:
     return f"unknown {what} {word!r}", at, _remedy(word, words)
 
 
@@ -328,7 +328,7 @@ def _remedy(word: str, words: tuple[str, ...]) -> str:
     return f"did you mean '{close[0]}'?" if close else f"expected {', '.join(words[:-1])} or {words[-1]}"
 
 
-def _by_example(failure: Failure, source: Source, known: Mapping[Key, Advice]) -> tuple[str, At, str] | None:
+def _by_example(failure: Failure, source: SourceText, known: Mapping[Key, Advice]) -> tuple[str, At, str] | None:
     advice = next((known[key] for key in failure.keys if key in known), None)
     if advice is None:
         return None
@@ -336,10 +336,10 @@ def _by_example(failure: Failure, source: Source, known: Mapping[Key, Advice]) -
         # A name was expected where the text has a word such as "and".
         return "one side of the comparison is missing", failure.previous_at, "write a = 1"
     hint = advice.hint.replace("{words}", _words(failure, source))
-    return advice.message.replace("{found}", found(failure)), _region(failure), hint
+    return advice.message.replace("{found}", token_text(failure)), _region(failure), hint
 
 
-def _words(failure: Failure, source: Source) -> str:
+def _words(failure: Failure, source: SourceText) -> str:
     """The words of the line from the one before the failure on, up to a keyword or a mark."""
     match = _WORDS.match(source.text, failure.previous_at[0])
     return match[0] if match else failure.text

@@ -1,4 +1,4 @@
-"""Text to syntax tree, going on after an error with the next statement.
+"""Text to syntax tree, with recovery at the next statement after an error.
 
 Lark's LALR parser is fed token by token. Before the first token of each statement its stack is remembered; when a
 token does not fit, the error is reported, the stack put back, and the text skipped to the end of the statement.
@@ -19,12 +19,12 @@ from lark.parsers.lalr_parser_state import ParserState
 
 from qcompile.grammar.reading import mistakes, recovery, syntax
 from qcompile.grammar.reading.mistakes import Failure, Key
-from qcompile.grammar.reading.source import Findings, Full, Source
-from qcompile.grammar.reading.transformer import Build, spot
+from qcompile.grammar.reading.source import Findings, Full, SourceText
+from qcompile.grammar.reading.transformer import TreeBuilder, token_region
 from qcompile.grammar.reading.words import MAX_DIGITS, is_whole, read_string
 
 MAX_DEPTH = 256
-"""Brackets inside brackets, and ``not`` after ``not``: no one reads more, and what walks the tree may recurse."""
+"""Levels of brackets, and of ``not``: deeper text is unreadable, and walks of the tree may recurse."""
 
 MAX_WORDS = 100_000
 """Words, marks, line ends and comments of a text: three seconds of parsing, a few megabytes of tree for each second."""
@@ -53,21 +53,21 @@ class _Comments:
         return stream
 
 
-def grammar_text() -> str:
-    """The grammar file."""
+def read_grammar() -> str:
+    """Read the grammar file."""
     return (importlib.resources.files("qcompile.grammar") / "workload.lark").read_text(encoding="utf-8")
 
 
 @cache
-def lark() -> Lark:
-    """The parser; it is built once per process."""
-    return build()
+def shared_parser() -> Lark:
+    """Return the parser, built once per process."""
+    return build_parser()
 
 
-def build(*, strict: bool = False) -> Lark:
-    """A new parser; ``strict`` refuses ambiguities that priorities would hide."""
+def build_parser(*, strict: bool = False) -> Lark:
+    """Build a parser; ``strict`` refuses ambiguities that priorities would hide."""
     return Lark(
-        grammar_text(),
+        read_grammar(),
         parser="lalr",
         start=["file", "query"],
         propagate_positions=True,
@@ -79,7 +79,7 @@ def build(*, strict: bool = False) -> Lark:
 
 @dataclass
 class Parsed:
-    """What came out of a text.
+    """The result of parsing a text.
 
     Attributes:
       tree: the syntax tree of the statements that could be read; None for an unreadable query.
@@ -108,7 +108,7 @@ class Unfit(Exception):
         self.failure = failure
 
 
-def parse_source(source: Source, findings: Findings, start: str = "file") -> Parsed:
+def parse_source(source: SourceText, findings: Findings, start: str = "file") -> Parsed:
     """Read a text, reporting every statement that cannot be read.
 
     Args:
@@ -119,21 +119,21 @@ def parse_source(source: Source, findings: Findings, start: str = "file") -> Par
     driver = Driver(source, start)
     tree = None
     parsed = driver.parsed
-    while tree is None and not findings.full:
+    while tree is None and not findings.is_full:
         try:
             tree = driver.run()
         except Unfit as unfit:
-            failure = replace(unfit.failure, expected=driver.expected())
-            findings.error(*mistakes.explain(failure, source, known_failures(start)))
+            failure = replace(unfit.failure, expected=driver.expected_terminals())
+            findings.error(*mistakes.explain_failure(failure, source, advice_by_failure(start)))
             if start == "query" or not driver.recover(unfit.failure):
                 break
         except TooLong as e:
             hint = "split the workload into several files, or say the same with fewer words, such as each 1..2 of all"
-            findings.error(f"the text has more than {MAX_WORDS} words and marks", spot(e.token), hint)
+            findings.error(f"the text has more than {MAX_WORDS} words and marks", token_region(e.token), hint)
             break
     if tree is not None:
         findings.effort += WORD_EFFORT * driver.words
-        parsed.tree = Build().transform(tree)
+        parsed.tree = TreeBuilder().transform(tree)
         with suppress(Full):
             _spend_on_choices(parsed.tree, findings)
             return parsed
@@ -142,10 +142,10 @@ def parse_source(source: Source, findings: Findings, start: str = "file") -> Par
 
 
 def _spend_on_choices(tree: Any, findings: Findings) -> None:
-    """Put every ``each`` to the text's account: a few words stand for the whole schema, again and again.
+    """Charge every ``each`` to the effort limit of the text: a few words can ask for the whole schema repeatedly.
 
     Raises:
-      Full: after reporting that they stand for too much.
+      Full: after reporting that they ask for too much.
     """
     parts = tree.parts if isinstance(tree, syntax.File) else ()
     attributes = sum(len(part.lines) for part in parts if isinstance(part, syntax.SchemaBlock))
@@ -165,7 +165,7 @@ def _spend_on(node: syntax.Each, attributes: int, findings: Findings) -> None:
 
 
 @cache
-def known_failures(start: str = "file") -> dict[Key, mistakes.Advice]:
+def advice_by_failure(start: str = "file") -> dict[Key, mistakes.Advice]:
     """Advice by parser state and kind of token, found by parsing each example of a mistake.
 
     Args:
@@ -193,7 +193,7 @@ def _examples(start: str) -> Iterator[tuple[str, mistakes.Advice, str]]:
 
 def _failure_of(example: str, start: str) -> Failure:
     try:
-        Driver(Source.of(example, "example"), start).run()
+        Driver(SourceText.of(example, "example"), start).run()
     except Unfit as unfit:
         return unfit.failure
     raise ValueError(f"the example of a mistake {example!r} is no mistake")
@@ -225,8 +225,8 @@ class _Saved:
 class Driver:
     """Feeds the tokens of one text to Lark and keeps track of statements and brackets."""
 
-    def __init__(self, source: Source, start: str) -> None:
-        self._interactive = interactive = lark().parse_interactive(source.text, start=start)
+    def __init__(self, source: SourceText, start: str) -> None:
+        self._interactive = interactive = shared_parser().parse_interactive(source.text, start=start)
         self.source = source
         self.parsed = Parsed()
         self._state = interactive.parser_state
@@ -240,7 +240,7 @@ class Driver:
         self._saved = _Saved([], [], [])
 
     def run(self) -> Tree[Token]:
-        """Go on from where the text was left to its end.
+        """Parse from the current position to the end of the text.
 
         Raises:
           Unfit: at the first token that does not fit.
@@ -254,13 +254,13 @@ class Driver:
                 self._take(token)
             return self._finish()
         except UnexpectedToken as e:
-            raise Unfit(self._failure(e.token.type, str(e.token), spot(e.token))) from None
+            raise Unfit(self._failure(e.token.type, str(e.token), token_region(e.token))) from None
         except UnexpectedInput as e:
             offset = int(e.pos_in_stream or 0)
             raise Unfit(self._failure("", self.source.text[offset], (offset, offset + 1))) from None
 
-    def expected(self) -> frozenset[str]:
-        """The terminals that would have fitted."""
+    def expected_terminals(self) -> frozenset[str]:
+        """Return the terminals that fit here."""
         accepts: set[str] = self._interactive.accepts()  # type: ignore[no-untyped-call]
         return frozenset(accepts)
 
@@ -297,7 +297,7 @@ class Driver:
         self._negations = 0
 
     def _close_block(self, start: int) -> None:
-        """Pretend that the block's brace was closed before ``start``."""
+        """Insert the missing brace of the block before ``start``."""
         for kind, text in (("_NL", "\n"), ("RBRACE", "}")):
             self._state.feed_token(Token(kind, text, start_pos=start, end_pos=start))
         self._open, self._block = [], None
@@ -321,20 +321,22 @@ class Driver:
         return self._previous is not None and self._previous.type in _BLOCKS
 
     def _check(self, token: Token) -> None:
-        """Refuse words that are well placed but malformed in themselves."""
+        """Refuse words that are malformed in themselves."""
         if token.type == "STRING":
             try:
                 read_string(token)
             except ValueError as e:
                 hint = r"write \" \\ \n \t or \u and four hexadecimal digits"
-                raise Unfit(self._failure("WORD", str(e), spot(token), hint)) from None
+                raise Unfit(self._failure("WORD", str(e), token_region(token), hint)) from None
         if token.type in ("INT", "DECIMAL") and len(token) > MAX_DIGITS:
             problem = f"a number of {len(token)} digits is too long"
-            raise Unfit(self._failure("WORD", problem, spot(token), f"at most {MAX_DIGITS} digits are read"))
+            raise Unfit(self._failure("WORD", problem, token_region(token), f"at most {MAX_DIGITS} digits are read"))
         self._negations = self._negations + 1 if token.type == "NOT" else 0
         if len(self._open) - self._base >= MAX_DEPTH or self._negations > MAX_DEPTH:
             problem = f"nested more than {MAX_DEPTH} levels deep"
-            raise Unfit(self._failure("WORD", problem, spot(token), "remove brackets or 'not', or split the family"))
+            raise Unfit(
+                self._failure("WORD", problem, token_region(token), "remove brackets or 'not', or split the family")
+            )
 
     def _track(self, token: Token) -> None:
         """Follow brackets and the ends of statements after a token that fitted."""
@@ -368,8 +370,8 @@ class Driver:
             # The state after a name or number is shared by all rules that end in one: the state below tells them apart.
             place=(states[-2] if len(states) > 1 else -1, states[-1]),
             previous=None if self._previous is None else (self._previous.type, str(self._previous)),
-            previous_at=syntax.NOWHERE if self._previous is None else spot(self._previous),
+            previous_at=syntax.NOWHERE if self._previous is None else token_region(self._previous),
             statement=self._first,
-            opener=None if opener is None else (str(opener), spot(opener)),
-            block=None if self._block is None else (str(self._block), spot(self._block)),
+            opener=None if opener is None else (str(opener), token_region(opener)),
+            block=None if self._block is None else (str(self._block), token_region(self._block)),
         )

@@ -1,4 +1,4 @@
-"""Where a statement that cannot be parsed ends. Used after an error only; valid text never depends on it."""
+"""The end of a statement that cannot be parsed. Used after an error only; valid text never depends on it."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def declared_names(text: str, start: int, end: int) -> set[str]:
 
 
 def begins_statement(text: str, line_start: int, statement: int) -> bool:
-    """Whether the line at ``line_start`` looks like a new statement rather than more of the one at ``statement``."""
+    """True if the line at ``line_start`` looks like a new statement, not a part of the one at ``statement``."""
     match = _BEGINNING.match(text, line_start)
     return match is not None and len(match["indent"]) <= indent(text, statement)
 
 
 def indent(text: str, offset: int) -> int:
-    """Number of blanks at the start of the line with ``offset``."""
+    """Count the blanks at the start of the line with ``offset``."""
     blanks = _BLANKS.match(text, text.rfind("\n", 0, offset) + 1)
     return len(blanks[0]) if blanks else 0
 
 
 def statement_end(text: str, start: int, in_block: bool) -> int:
-    """The offset of the separator or closing brace that ends the statement at ``start``.
+    """Return the offset of the separator or closing brace that ends the statement at ``start``.
 
     Args:
       text: the whole text.
       start: offset of the statement.
-      in_block: whether it stands inside ``schema { }`` or ``workload { }``.
+      in_block: whether it is inside ``schema { }`` or ``workload { }``.
     """
     depth = 0
     for piece in _PIECE.finditer(text, start):

@@ -14,19 +14,19 @@ At: TypeAlias = tuple[int, int]
 """A half-open region of the text, as offsets."""
 
 MAX_FINDINGS = 50
-"""Errors kept for one file, and no notes beyond as many findings; a file with more is mended in rounds."""
+"""Errors kept for one file, and no notes beyond as many findings; a file with more is fixed in rounds."""
 
 MAX_EFFORT = 3_500_000_000
-"""What a text may ask for, by its words and by what they stand for: about as many nanoseconds. Prices are fixed, no
-clock is read, so that a text is taken everywhere or nowhere."""
+"""Largest effort of a text, of its words and of the queries they describe, in rough nanoseconds. Prices are fixed, no
+clock is read, so that every computer accepts the same texts."""
 
 LONGEST_LINE = 400
 """Characters of a source line that a message repeats beyond the position it points at."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """One ``.q`` text. Line ends are normalised to a line feed by `Source.of`.
+class SourceText:
+    """One ``.q`` text. Line ends are normalised to a line feed by `SourceText.of`.
 
     Attributes:
       text: the text that all offsets refer to.
@@ -37,8 +37,8 @@ class Source:
     path: str = "<text>"
 
     @classmethod
-    def of(cls, text: str, path: str) -> Source:
-        """The source of a text with any line ends, with or without a byte order mark."""
+    def of(cls, text: str, path: str) -> SourceText:
+        """Return the source of a text with any line ends, with or without a byte order mark."""
         return cls(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"), path)
 
     @cached_property
@@ -46,21 +46,21 @@ class Source:
         return [0] + [i + 1 for i, c in enumerate(self.text) if c == "\n"]
 
     def line(self, offset: int) -> int:
-        """The number of the line that holds ``offset``, from 1."""
+        """Return the number of the line that holds ``offset``, from 1."""
         return bisect_right(self._starts, offset)
 
     def column(self, offset: int) -> int:
-        """The number of the character within its line, from 1."""
+        """Return the number of the character within its line, from 1."""
         return offset - self._starts[self.line(offset) - 1] + 1
 
     def line_text(self, line: int) -> str:
-        """The line ``line``, from 1, without its end."""
+        """Return the line ``line``, from 1, without its end."""
         start = self._starts[line - 1]
         end = self.text.find("\n", start)
         return self.text[start : len(self.text) if end < 0 else end]
 
     def diagnostic(self, severity: str, message: str, at: At, hint: str = "") -> Diagnostic:
-        """A finding at ``at``, with the line it starts on."""
+        """Make a finding at ``at``, with the line it starts on."""
         start = min(at[0], len(self.text))
         line, column = self.line(start), self.column(start)
         shown = self.line_text(line)[: column + LONGEST_LINE]
@@ -70,11 +70,11 @@ class Source:
 
 
 class Stop(Exception):
-    """Leave the statement at hand: what is wrong with it has been reported."""
+    """Leave the statement after its errors were reported."""
 
 
 class Full(Exception):
-    """Leave the text: more is wrong with it than is kept, or it asks for more than is made of one text."""
+    """Leave the text: it has too many errors, or asks for too much work."""
 
 
 @dataclass
@@ -87,31 +87,31 @@ class Findings:
       effort: what the text has asked for so far, of `MAX_EFFORT`.
     """
 
-    source: Source
+    source: SourceText
     items: list[Diagnostic] = field(default_factory=list)
     effort: int = 0
 
-    def failed(self) -> bool:
-        """Whether there is an error among them."""
+    def has_errors(self) -> bool:
+        """True if one of them is an error."""
         return any(d.severity == "error" for d in self.items)
 
     @property
-    def full(self) -> bool:
-        """Whether no more errors are kept."""
+    def is_full(self) -> bool:
+        """True if no more errors are kept."""
         return sum(d.severity == "error" for d in self.items) >= MAX_FINDINGS
 
     def error(self, message: str, at: At, hint: str = "") -> None:
         """Report an error and go on.
 
         Raises:
-          Full: so much is wrong that this is not kept.
+          Full: there are too many errors to keep this one.
         """
-        if self.full:
+        if self.is_full:
             raise Full
         self.items.append(self.source.diagnostic("error", message, at, hint))
 
     def note(self, message: str, at: At, hint: str = "") -> None:
-        """Report something worth knowing that is no error."""
+        """Report a note, which is no error."""
         if len(self.items) < MAX_FINDINGS:
             self.items.append(self.source.diagnostic("note", message, at, hint))
 
@@ -125,7 +125,7 @@ class Findings:
         raise Stop
 
     def spend(self, effort: int, what: str, at: At, hint: str) -> None:
-        """Put work to the text's account before it is done.
+        """Charge work to the effort limit of the text before it is done.
 
         Args:
           effort: nanoseconds it takes, roughly.
@@ -142,6 +142,6 @@ class Findings:
             self.error(f"with {what}, the text asks for {share}% of the work that may go into one", at, hint)
             raise Full
 
-    def ordered(self) -> tuple[Diagnostic, ...]:
-        """All findings in the order of the text; a note stays behind the error it explains."""
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Return the findings in the order of the text; a note stays behind the error it explains."""
         return tuple(sorted(self.items, key=lambda d: d.span.start))

@@ -1,6 +1,6 @@
 """The syntax tree of a ``.q`` text: frozen data, each node with the region of the text it was read from.
 
-Regions take no part in comparisons, so two trees are equal when they say the same.
+Regions are not compared, so two trees are equal when they mean the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NOWHERE: At = (0, 0)
 
 @dataclass(frozen=True)
 class Node:
-    """Anything with a place in the text."""
+    """A node with its region in the text."""
 
     at: At = field(default=NOWHERE, compare=False, kw_only=True)
 
@@ -169,21 +169,21 @@ class Among(Node):
 
 @dataclass(frozen=True)
 class Not(Node):
-    """The opposite."""
+    """Negation of a predicate."""
 
     part: Predicate
 
 
 @dataclass(frozen=True)
 class And(Node):
-    """All of two or more."""
+    """Conjunction of two or more predicates."""
 
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True)
 class Or(Node):
-    """At least one of two or more."""
+    """Disjunction of two or more predicates."""
 
     parts: tuple[Predicate, ...]
 
@@ -195,7 +195,7 @@ Predicate: TypeAlias = Comparison | Between | Among | Not | And | Or
 
 
 @dataclass(frozen=True)
-class Total(Node):
+class TotalNode(Node):
     """The count of everything."""
 
 
@@ -209,7 +209,7 @@ class Simple(Node):
 
 @dataclass(frozen=True)
 class Thresholds(Node):
-    """``affine`` or ``abs``: a form compared with thresholds; ``bound`` None stands for ``*``."""
+    """``affine`` or ``abs``: a form compared with thresholds; ``bound`` is None for ``*``."""
 
     kind: str
     form: Form
@@ -248,7 +248,7 @@ class Count(Node):
     predicate: Predicate
 
 
-FactorNode: TypeAlias = Total | Simple | Thresholds | RandomQueries | MatrixFile | Count
+FactorNode: TypeAlias = TotalNode | Simple | Thresholds | RandomQueries | MatrixFile | Count
 
 
 @dataclass(frozen=True)
@@ -326,7 +326,7 @@ T = TypeVar("T")
 
 
 def children(node: Tree) -> tuple[Tree, ...]:
-    """The sub-forms or sub-predicates of a node."""
+    """Return the sub-forms or sub-predicates of a node."""
     match node:
         case Sum() | Multiple():
             return node.terms
@@ -359,8 +359,8 @@ def fold(root: Tree, combine: Callable[[Tree, Sequence[T]], T]) -> T:
     return results[0]
 
 
-def named(root: Tree) -> list[Name]:
-    """The names in a form or predicate, in the order of the text."""
+def names_in(root: Tree) -> list[Name]:
+    """Return the names in a form or predicate, in the order of the text."""
     return fold(root, _names)
 
 

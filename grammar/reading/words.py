@@ -1,4 +1,4 @@
-"""Words of the language and back: names, texts and numbers."""
+"""Spelling of names, texts and numbers in the language."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _WRITTEN = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
 def name_text(name: str) -> str:
-    """A name as it is written: plain, or in backquotes where it must be."""
+    """Quote a name where needed: plain, or in backquotes."""
     if _PLAIN.fullmatch(name) and name not in RESERVED:
         return name
     return "`" + name.replace("`", "``") + "`"
 
 
 def read_name(word: str) -> str:
-    """The name that a plain or backquoted word stands for."""
+    """Return the name of a plain or backquoted word."""
     return word[1:-1].replace("``", "`") if word.startswith("`") else str(word)
 
 
 def string_text(value: str) -> str:
-    """A text in double quotes, escaped where it must be."""
+    """Quote a text in double quotes, with escapes."""
     return '"' + "".join(map(_escape, value)) + '"'
 
 
@@ -47,7 +47,7 @@ def _escape(character: str) -> str:
 
 
 def read_string(word: str) -> str:
-    r"""The value of a double-quoted word.
+    r"""Return the value of a double-quoted word.
 
     Raises:
       ValueError: an escape other than ``\"``, ``\\``, ``\n``, ``\t`` and ``\uXXXX``; names it.
@@ -67,12 +67,12 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def is_whole(spelling: str) -> bool:
-    """Whether a number is spelled as an integer."""
+    """True if a number is spelled as an integer."""
     return spelling.lstrip("-").isdigit()
 
 
 def canonical_number(spelling: str) -> str:
-    """The one spelling of a number: no leading zeros, decimals as their shortest text."""
+    """Return the canonical spelling of a number: no leading zeros, decimals as their shortest text."""
     if is_whole(spelling):
         return str(int(spelling))
     value = float(spelling)

@@ -85,10 +85,10 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         message("interrupted")
         return 130
-    except BrokenPipeError:  # the reader of stdout is gone: nothing is left to say to it
+    except BrokenPipeError:  # the reader of stdout is gone
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # stays open until the interpreter is done with it
         return 0
-    except Exception as e:  # the last line of defence: usage errors of the parser, or a defect of ours
+    except Exception as e:  # usage errors of the parser, or a defect of the program
         return _other(e)
 
 

@@ -91,16 +91,16 @@ def require_file(path: str) -> None:
     Raises:
       QCompileError: it is missing, a folder, or cannot be looked at; says which.
     """
-    from qcompile.support.files import place, shortened
+    from qcompile.support.files import place, shorten
 
     try:
         there = place(Path(path))
     except (OSError, ValueError) as e:
-        raise QCompileError(f"cannot read {shortened(path)}: {getattr(e, 'strerror', None) or e}") from None
+        raise QCompileError(f"cannot read {shorten(path)}: {getattr(e, 'strerror', None) or e}") from None
     if there == "folder":
-        raise QCompileError(f"{shortened(path)} is a folder; name a file in it")
+        raise QCompileError(f"{shorten(path)} is a folder; name a file in it")
     if there == "nothing":
-        raise QCompileError(f"there is no file {shortened(path)}; check the name and the current folder")
+        raise QCompileError(f"there is no file {shorten(path)}; check the name and the current folder")
 
 
 def source_of(data: str | None, table: str | None) -> Any:

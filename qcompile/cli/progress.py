@@ -1,4 +1,4 @@
-"""How fast work gets on, for a progress bar."""
+"""Columns of a progress bar."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from rich.text import Text
 
 
 class Rate(ProgressColumn):
-    """Pieces of work a second, of late; nothing before that is known."""
+    """Recent speed, in pieces of work per second; empty until it is known."""
 
     def render(self, task: Task) -> Text:
-        """The rate as text."""
+        """Return the rate as text."""
         speed = task.finished_speed or task.speed
         if not speed:
             return Text("")
@@ -18,9 +18,9 @@ class Rate(ProgressColumn):
 
 
 class Done(ProgressColumn):
-    """How much is done, and of how much where that is known."""
+    """Pieces of work that are done, and their total where it is known."""
 
     def render(self, task: Task) -> Text:
-        """Both as text."""
+        """Return both as text."""
         of = "" if task.total is None else f"/{task.total:,.0f}"
         return Text(f"{task.completed:,.0f}{of}", style="progress.download")

@@ -1,4 +1,4 @@
-"""What changed between two plans, as plain data; `qcompile.inspection.diff_text` prints it."""
+"""The differences of two plans, as plain data; `qcompile.inspection.diff_text` prints it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that is not the same: as text, None where a plan does not have it."""
+    """One difference: both sides as text, None where a plan does not have it."""
 
     name: str
     first: str | None
@@ -28,8 +28,8 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Total:
-    """A number of the whole plan, before and after."""
+class TotalChange:
+    """A number of the whole plan, of both plans."""
 
     name: str
     first: float
@@ -48,7 +48,7 @@ class FamilyChange:
 
     Attributes:
       name: of the family.
-      changes: "added", "removed", or what changed: "queries", "weight", "error".
+      changes: "added", "removed", or the changed parts: "queries", "weight", "error".
       queries: their number, per plan; None where the plan does not have the family, as below.
       weight: per plan.
       rmse: at privacy cost 1, per plan.
@@ -93,8 +93,8 @@ class PlanDiff:
     """All differences; the order of families is not one.
 
     Attributes:
-      schema: attributes that were added, removed or declared otherwise, and their order.
-      options: that were set otherwise.
+      schema: attributes that were added, removed or changed, and their order.
+      options: with another value.
       totals: of both plans, whether they differ or not.
       families: that differ, in the order of the first plan, then of the second.
       nodes: that differ, smallest first.
@@ -102,14 +102,14 @@ class PlanDiff:
 
     schema: tuple[Change, ...]
     options: tuple[Change, ...]
-    totals: tuple[Total, ...]
+    totals: tuple[TotalChange, ...]
     families: tuple[FamilyChange, ...]
     nodes: tuple[NodeChange, ...]
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs by more than rounding."""
-        return not (self.schema or self.options or self.families or self.nodes or any(map(_moved, self.totals)))
+        """True if nothing differs by more than rounding."""
+        return not (self.schema or self.options or self.families or self.nodes or any(map(_has_changed, self.totals)))
 
 
 def diff(first: Plan, second: Plan) -> PlanDiff:
@@ -117,7 +117,9 @@ def diff(first: Plan, second: Plan) -> PlanDiff:
     return PlanDiff(
         schema=tuple(_schema_changes(first.workload.schema, second.workload.schema)),
         options=tuple(_option_changes(first, second)),
-        totals=tuple(Total(name, a, b) for (name, a), (_, b) in zip(_totals(first), _totals(second), strict=True)),
+        totals=tuple(
+            TotalChange(name, a, b) for (name, a), (_, b) in zip(_totals(first), _totals(second), strict=True)
+        ),
         families=tuple(_family_changes(first, second)),
         nodes=tuple(_node_changes(first, second)),
     )
@@ -128,7 +130,7 @@ def diff(first: Plan, second: Plan) -> PlanDiff:
 
 def _schema_changes(first: Schema, second: Schema) -> Iterator[Change]:
     for name in dict.fromkeys((*first.names, *second.names)):
-        a, b = (_declared(s[name]) if name in s else None for s in (first, second))
+        a, b = (_declaration(s[name]) if name in s else None for s in (first, second))
         if a != b:
             yield Change(name_text(name), a, b)
     order = [", ".join(name_text(n) for n in s.names if n in first and n in second) for s in (first, second)]
@@ -139,8 +141,8 @@ def _schema_changes(first: Schema, second: Schema) -> Iterator[Change]:
         yield Change("(origin)", origin[0], origin[1])
 
 
-def _declared(attribute: Attribute) -> str:
-    """An attribute as a schema declares it, without its name."""
+def _declaration(attribute: Attribute) -> str:
+    """Return the declaration of an attribute, without its name."""
     other = attribute.policy.other
     policy = "" if attribute.policy.kind == "strict" else f" {attribute.policy.kind}"
     label = "" if other is None else f" {string_text(other)}"
@@ -185,7 +187,7 @@ def _totals(plan: Plan) -> Iterator[tuple[str, float]]:
     yield "gap", plan.gap
 
 
-def _moved(total: Total) -> bool:
+def _has_changed(total: TotalChange) -> bool:
     return _gaps_differ(total.first, total.second) if total.name == "gap" else _differ(total.first, total.second)
 
 
@@ -202,9 +204,9 @@ def _family_changes(first: Plan, second: Plan) -> Iterator[FamilyChange]:
     for name in dict.fromkeys((*before, *after)):
         a, b = before.get(name), after.get(name)
         rmse = _of(lambda f: _family_rmse(first, f), a), _of(lambda f: _family_rmse(second, f), b)
-        found = _what_changed(a, b, rmse)
-        if found:
-            yield FamilyChange(name, found, _pair(lambda f: f.count, a, b), _pair(lambda f: f.weight, a, b), rmse)
+        changes = _changes_of(a, b, rmse)
+        if changes:
+            yield FamilyChange(name, changes, _pair(lambda f: f.count, a, b), _pair(lambda f: f.weight, a, b), rmse)
 
 
 Thing = TypeVar("Thing")
@@ -219,7 +221,7 @@ def _pair(get: Callable[[Thing], Value], a: Thing | None, b: Thing | None) -> tu
     return _of(get, a), _of(get, b)
 
 
-def _what_changed(a: Family | None, b: Family | None, rmse: tuple[float | None, float | None]) -> tuple[str, ...]:
+def _changes_of(a: Family | None, b: Family | None, rmse: tuple[float | None, float | None]) -> tuple[str, ...]:
     if a is None or b is None:
         return ("added",) if a is None else ("removed",)
     tests = {
@@ -239,19 +241,19 @@ NodeKey: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def _node_changes(first: Plan, second: Plan) -> Iterator[NodeChange]:
-    a, b = _measured(first), _measured(second)
+    a, b = _class_of_node(first), _class_of_node(second)
     groups: dict[tuple[int | None, int | None], list[NodeKey]] = {}
     for key in dict.fromkeys((*a, *b)):
         groups.setdefault((a.get(key), b.get(key)), []).append(key)
     for (i, j), keys in sorted(groups.items(), key=lambda g: (len(g[1][0][0]), g[1][0])):
         one = None if i is None else first.classes[i]
         two = None if j is None else second.classes[j]
-        if _measured_differently(one, two):
+        if _is_measured_differently(one, two):
             yield _node_change(keys, one, two)
 
 
-def _measured(plan: Plan) -> dict[NodeKey, int]:
-    """The class of every measured node."""
+def _class_of_node(plan: Plan) -> dict[NodeKey, int]:
+    """Return the class of every measured node."""
     closure = plan.closure
     return {
         _node_key(plan, i): c
@@ -267,7 +269,7 @@ def _node_key(plan: Plan, position: int) -> NodeKey:
     return tuple(sorted(closure.names(closure.nodes[position]))), families
 
 
-def _measured_differently(a: ClassSummary | None, b: ClassSummary | None) -> bool:
+def _is_measured_differently(a: ClassSummary | None, b: ClassSummary | None) -> bool:
     if a is None or b is None:
         return True
     return a.solver != b.solver or _differ(a.share, b.share) or _gaps_differ(a.gap, b.gap)
@@ -288,16 +290,16 @@ def _node_change(keys: Sequence[NodeKey], a: ClassSummary | None, b: ClassSummar
 # --- as plain data ---
 
 
-def as_json(found: PlanDiff) -> dict[str, Any]:
-    """The differences as plain data: pairs as lists of two, unproven (infinite) gaps as null."""
+def as_json(changes: PlanDiff) -> dict[str, Any]:
+    """Return the differences as plain data: pairs as lists of two, unproven (infinite) gaps as null."""
     return {
         "version": __version__,
-        "same": found.same,
-        "schema": [dataclasses.asdict(c) for c in found.schema],
-        "options": [dataclasses.asdict(c) for c in found.options],
-        "totals": {t.name: {"first": _finite(t.first), "second": _finite(t.second)} for t in found.totals},
-        "families": [{**_plain(f), "ratio": f.ratio} for f in found.families],
-        "nodes": [_plain(n) for n in found.nodes],
+        "same": changes.same,
+        "schema": [dataclasses.asdict(c) for c in changes.schema],
+        "options": [dataclasses.asdict(c) for c in changes.options],
+        "totals": {t.name: {"first": _finite(t.first), "second": _finite(t.second)} for t in changes.totals},
+        "families": [{**_plain(f), "ratio": f.ratio} for f in changes.families],
+        "nodes": [_plain(n) for n in changes.nodes],
     }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def explain(plan: Plan) -> str:
-    """The whole plan for people: what is asked, what is measured, how good it is."""
+    """Describe a plan: workload, measurements and predicted errors."""
     return "\n".join([*_head(plan), "", *_classes(plan), "", *_families(plan)]) + "\n"
 
 
@@ -36,7 +36,7 @@ def _head(plan: Plan) -> list[str]:
         f"  privacy      neighbouring tables differ in {privacy_text(plan)}",
         f"  error        rmse {number(plan.rmse())} at privacy cost 1 (rho 1/2); it scales as 1/sqrt(cost)",
         f"  certificate  {certificate_text(plan)}",
-        f"  unrestricted {_unrestricted(plan)}",
+        f"  unrestricted {_unrestricted_text(plan)}",
     ]
 
 
@@ -77,7 +77,7 @@ def _classes(plan: Plan) -> list[str]:
 
 
 def _blocks(plan: Plan) -> list[str]:
-    """Which families each block answers."""
+    """List the families that each block answers."""
     names = [", ".join(block) for block in plan.closure.blocks[:MANY]]
     left = len(plan.closure.blocks) - MANY
     lines = [f"  block {i} answers {text}" for i, text in enumerate(names, start=1)]
@@ -126,7 +126,7 @@ def _families(plan: Plan) -> list[str]:
 
 
 def summary(plan: Plan, budget: Budget, accounting: str = "zcdp") -> pa.Table:
-    """Per family at a budget: queries, rmse, max_std_error and its share of the total weighted squared error.
+    """Return per family at a budget: queries, rmse, max_std_error and its share of the total weighted squared error.
 
     ``max_std_error`` is attained for families of up to 2^24 queries a view and an upper bound beyond.
     """
@@ -146,7 +146,7 @@ def summary(plan: Plan, budget: Budget, accounting: str = "zcdp") -> pa.Table:
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
-    """The plan's numbers as plain data, for ``inspect --json``."""
+    """Return the plan's numbers as plain data, for ``inspect --json``."""
     return {
         "version": __version__,
         "read_from_data": plan.workload.schema.read_from_data,
@@ -167,12 +167,12 @@ def as_json(plan: Plan) -> dict[str, Any]:
 
 
 def class_json(c: ClassSummary) -> dict[str, Any]:
-    """One class as plain data; an unproven (infinite) gap becomes null."""
-    found = {k: getattr(c, k) for k in c.__dataclass_fields__}
-    found["attributes"] = list(c.attributes)
-    found["refused"] = dict(c.refused)
-    found["gap"] = c.gap if math.isfinite(c.gap) else None
-    return found
+    """Return one class as plain data; an unproven (infinite) gap becomes null."""
+    numbers = {k: getattr(c, k) for k in c.__dataclass_fields__}
+    numbers["attributes"] = list(c.attributes)
+    numbers["refused"] = dict(c.refused)
+    numbers["gap"] = c.gap if math.isfinite(c.gap) else None
+    return numbers
 
 
 def _family_json(plan: Plan, name: str) -> dict[str, Any]:
@@ -189,18 +189,18 @@ def _family_json(plan: Plan, name: str) -> dict[str, Any]:
 
 
 def dot(plan: Plan) -> str:
-    """The lattice in Graphviz's language, a box per node with its solver and share of the budget."""
+    """Return the lattice in Graphviz's language, a box per node with its solver and share of the budget."""
     lines = ["digraph lattice {", '  rankdir="BT"; node [shape=box, fontname="sans-serif"];']
     graph = plan.lattice
     for node, data in graph.nodes(data=True):
         text = f"{', '.join(node) or 'total'}\n{plural(data['cells'], 'cell')}, rank {data['rank']}\n{data['solver']}"
         label = _escape(f"{text}\n{share_text(data['share'])} of budget")
-        lines.append(f"  {_quoted(node)} [label={label}];")
-    lines += [f"  {_quoted(a)} -> {_quoted(b)};" for a, b in graph.edges]
+        lines.append(f"  {_dot_name(node)} [label={label}];")
+    lines += [f"  {_dot_name(a)} -> {_dot_name(b)};" for a, b in graph.edges]
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _quoted(node: tuple[str, ...]) -> str:
+def _dot_name(node: tuple[str, ...]) -> str:
     return _escape(" * ".join(node))
 
 
@@ -209,7 +209,7 @@ def _escape(text: str) -> str:
 
 
 def certificate_text(plan: Plan) -> str:
-    """How far the plan is from the best of its kind, and what kind that is."""
+    """State the certified distance of the plan from the optimum of its kind."""
     unproven = sum(not math.isfinite(s.gap) for s in plan.solutions)
     if unproven:
         return f"none: no lower bound is known for {unproven} of {len(plan.solutions)} problems"
@@ -218,7 +218,7 @@ def certificate_text(plan: Plan) -> str:
 
 
 def _kind(plan: Plan) -> str:
-    """What the certificate is relative to: other centring weights or blocks may have another optimum."""
+    """Name the kind of plans that the certificate covers: other centring weights or blocks may have another optimum."""
     weighted = any(not is_uniform(u) for u in plan.closure.centring)
     text = "decomposition" if plan.closure.first_block else "set of blocks"
     text += " and these blocks" if plan.closure.blocks and plan.closure.first_block else ""
@@ -226,7 +226,7 @@ def _kind(plan: Plan) -> str:
 
 
 def design_text(plan: Plan) -> str:
-    """Which centring and blocks the plan has, and what they bought over the plain decomposition."""
+    """Describe centring and blocks, and the error they save over the plain decomposition."""
     blocks = len(plan.closure.blocks)
     weighted = any(not is_uniform(u) for u in plan.closure.centring)
     parts = [f"{'weighted' if weighted else 'uniform'} centring", plural(blocks, "block") if blocks else "no blocks"]
@@ -240,20 +240,20 @@ def design_text(plan: Plan) -> str:
 
 
 def _unrestricted_json(plan: Plan) -> dict[str, Any]:
-    """The bound of any matrix mechanism's error in the units of ``sse``, and how far above it the plan may be."""
+    """Return the bound of any matrix mechanism's error in the units of ``sse``, and the relative excess of the plan."""
     if plan.options.neighbours != "add-remove":
-        return {"bound": None, "excess": None, "method": "it is worked out for rows added or removed only"}
-    found = unrestricted(plan.workload)
-    least, rows = found.loss_lower_bound, plan.options.contributions
+        return {"bound": None, "excess": None, "method": "it is computed for rows added or removed only"}
+    bounds = unrestricted(plan.workload)
+    least, rows = bounds.loss_lower_bound, plan.options.contributions
     bound = None if least is None else least * rows**2
-    return {"bound": bound, "excess": found.excess(plan.sse() / rows**2), "method": found.method}
+    return {"bound": bound, "excess": bounds.excess(plan.sse() / rows**2), "method": bounds.method}
 
 
-def _unrestricted(plan: Plan) -> str:
-    found = _unrestricted_json(plan)
-    if found["excess"] is None:
-        return f"distance from the best of any matrix mechanism not known: {found['method']}"
-    return f"total squared error {_within(found['excess'])} the best of any matrix mechanism ({found['method']})"
+def _unrestricted_text(plan: Plan) -> str:
+    numbers = _unrestricted_json(plan)
+    if numbers["excess"] is None:
+        return f"distance from the best of any matrix mechanism not known: {numbers['method']}"
+    return f"total squared error {_within(numbers['excess'])} the best of any matrix mechanism ({numbers['method']})"
 
 
 def _within(excess: float) -> str:

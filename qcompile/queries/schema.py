@@ -1,4 +1,4 @@
-"""The schema: what the data looks like. Public knowledge, declared, never inferred from private data."""
+"""The schema: attributes and their domains. Public knowledge, declared, never inferred from private data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from qcompile.errors import IntegrityError, did_you_mean
 
 Label: TypeAlias = str | int | bool
-"""A category as declared; its type decides what matches it in the data."""
+"""A category as declared; it matches data of its own type only."""
 
 Names: TypeAlias = tuple[str, ...]
 """Names of distinct attributes, as of a view or of a table's axes."""
@@ -40,7 +40,7 @@ class IntegerDomain:
         return self.high - self.low + 1
 
     def label(self, code: int) -> str:
-        """The text of the value at position ``code``."""
+        """Return the text of the value at position ``code``."""
         return str(self.low + code)
 
 
@@ -72,7 +72,7 @@ class NumericDomain:
         return len(self.edges) - 1
 
     def label(self, code: int) -> str:
-        """The bin in interval notation, e.g. ``[5000, 10000)``."""
+        """Return the bin in interval notation, e.g. ``[5000, 10000)``."""
         last = code == self.size - 1
         close = "]" if last and self.closed else ")"
         return f"[{number_text(self.edges[code])}, {number_text(self.edges[code + 1])}{close}"
@@ -97,7 +97,7 @@ class CategoryDomain:
         return len(self.labels)
 
     def label(self, code: int) -> str:
-        """The text of the label at position ``code``."""
+        """Return the text of the label at position ``code``."""
         label = self.labels[code]
         return str(label).lower() if isinstance(label, bool) else str(label)
 
@@ -107,7 +107,7 @@ Domain: TypeAlias = IntegerDomain | NumericDomain | CategoryDomain
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What happens to nulls and to values outside the domain.
+    """Treatment of nulls and of values outside the domain.
 
     ``strict``: an error; ``clip``: the nearest end (nulls stay an error); ``drop``: the row leaves all
     counts; ``other``: one more cell, after the listed ones and outside of their order, with the label ``other``.
@@ -128,7 +128,7 @@ class Attribute:
     Attributes:
       name: exactly as in the data; case-sensitive.
       domain: the declared values.
-      policy: what happens to everything else.
+      policy: treatment of nulls and of other values.
       cyclic: whether the last value is next to the first (only the default factor depends on it).
     """
 
@@ -156,20 +156,20 @@ class Attribute:
         return self.domain.size + (self.policy.kind == "other")
 
     def label(self, code: int) -> str:
-        """The text of cell ``code`` in ``range(size)``."""
+        """Return the text of cell ``code`` in ``range(size)``."""
         if self.policy.other is not None and code == self.domain.size:
             return self.policy.other
         return self.domain.label(code)
 
     def upper_label(self, code: int) -> str:
-        """The condition "at most cell ``code``" as text, e.g. ``<= 40`` or, for bins, ``< 5000``."""
+        """Return the condition "at most cell ``code``" as text, e.g. ``<= 40`` or, for bins, ``< 5000``."""
         if isinstance(self.domain, NumericDomain) and code < self.domain.size:
             sign = "<=" if code == self.domain.size - 1 and self.domain.closed else "<"
             return f"{sign} {number_text(self.domain.edges[code + 1])}"
         return f"<= {self.label(code)}"
 
     def span_label(self, low: int, high: int) -> str:
-        """The cells ``low..high`` as text: ``20..35``, or for bins one interval."""
+        """Return the cells ``low..high`` as text: ``20..35``, or for bins one interval."""
         if isinstance(self.domain, NumericDomain) and low <= high < self.domain.size:
             return f"{self.domain.label(low).split(',')[0]},{self.domain.label(high).split(',')[1]}"
         return f"{self.label(low)}..{self.label(high)}"
@@ -182,7 +182,7 @@ class Schema:
     Attributes:
       attributes: distinct names.
       read_from_data: whether the domains were drafted from confidential data. Such a schema is itself confidential,
-        and a release made with it carries no guarantee for what the domains give away.
+        and a release made with it has no guarantee for the facts that the domains reveal.
     """
 
     attributes: tuple[Attribute, ...]
@@ -224,16 +224,16 @@ class Schema:
         return name in self.positions
 
     def order(self, names: Sequence[str]) -> tuple[str, ...]:
-        """``names`` in schema order."""
+        """Return ``names`` in schema order."""
         return tuple(sorted(names, key=self.positions.__getitem__))
 
     def shape(self, names: Sequence[str]) -> tuple[int, ...]:
-        """The sizes of ``names``, in the order given."""
+        """Return the sizes of ``names``, in their order."""
         return tuple(self[name].size for name in names)
 
 
 def number_text(value: float) -> str:
-    """A number as its shortest text that reads back to the same double; whole numbers without a point."""
+    """Format a number as its shortest text that reads back to the same double; whole numbers without a point."""
     if value == int(value) and abs(value) < 1e15:
         return str(int(value))
     return repr(float(value))

@@ -79,7 +79,7 @@ class Family:
         return f"<Family {self.name!r}: {self.count:,} queries in {plural(self.views, 'product')}>"
 
     def products(self) -> Iterator[Product]:
-        """The products, lazily, smallest subsets first, each in the listed order of factors."""
+        """Iterate over the products, smallest subsets first, each in the listed order of factors."""
         if self.choose is None:
             yield Product(self.factors)
             return
@@ -106,7 +106,7 @@ class Family:
 
 
 def subset_products(counts: Iterable[int], high: int) -> list[int]:
-    """Per k = 0..high, the sum over all k-subsets of the product of their numbers: elementary symmetric polynomials."""
+    """Return the elementary symmetric polynomials of ``counts`` of the degrees 0..high."""
     sums = [1] + [0] * high
     for count in counts:
         for k in range(high, 0, -1):
@@ -147,18 +147,18 @@ class Workload:
 
     @cached_property
     def views(self) -> tuple[tuple[str, ...], ...]:
-        """The distinct attribute sets one must group by, in schema order, smallest first."""
+        """The distinct attribute sets that must be counted, in schema order, smallest first."""
         return self.views_of(self.families)
 
     def views_of(self, families: Iterable[Family]) -> tuple[tuple[str, ...], ...]:
-        """The distinct attribute sets of some families, in schema order, smallest first."""
+        """Return the distinct attribute sets of some families, in schema order, smallest first."""
         order = self.schema.positions
         distinct = {tuple(sorted(order[n] for n in p.names)) for f in families for p in f.products()}
         names = self.schema.names
         return tuple(tuple(names[i] for i in v) for v in sorted(distinct, key=lambda v: (len(v), v)))
 
     def family(self, name: str) -> Family:
-        """The family called ``name``, an alias included.
+        """Return the family called ``name``, an alias included.
 
         Raises:
           OptionError: there is none; with a suggestion.
@@ -171,7 +171,7 @@ class Workload:
 
 
 def default_factor(attribute: Attribute) -> OneAttribute:
-    """The factor of ``each K of all``: marginal for categories, circular for cyclic attributes, else prefix."""
+    """Return the factor of ``each K of all``: marginal for categories, circular for cyclic attributes, else prefix."""
     if attribute.cyclic:
         return Circular(attribute)
     return Marginal(attribute) if isinstance(attribute.domain, CategoryDomain) else Prefix(attribute)

@@ -85,7 +85,7 @@ def load_release(path: str | Path) -> Release:
     Raises:
       StorageError: missing, damaged, changed, of another kind or version.
     """
-    file = archive.Archive.opened(path, KIND, VERSION, OLDEST)
+    file = archive.Archive.open(path, KIND, VERSION, OLDEST)
     document, (arrays, measured) = file.document, _read(file)
     store = ArrayStore.checked(arrays)
     try:
@@ -140,7 +140,7 @@ def written(path: Path, release: Release) -> Release:
     Raises:
       StorageError: they cannot be.
     """
-    _, measured = _read(archive.Archive.opened(path, KIND, VERSION))
+    _, measured = _read(archive.Archive.open(path, KIND, VERSION))
     values = StoredValues(measured, rows_of(release.plan, release.history), is_whole(release.provenance), path)
     return replace(release, values=values)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from qcompile.errors import StorageError
 from qcompile.run.journal import Journal
-from qcompile.support.files import require_place, require_short_name, shortened, sync_folder
+from qcompile.support.files import require_place, require_short_name, shorten, sync_folder
 
 VERSION = 1
 TERMS = "run.json"
@@ -106,7 +106,7 @@ def _begin(target: Path, terms: Mapping[str, Any], rows: Sequence[int]) -> Journ
         sync_folder(target.parent)
         return Journal(target, folder, run, len(rows))
     except OSError as e:
-        raise StorageError(f"cannot write {shortened(folder)}: {e.strerror or e}") from None
+        raise StorageError(f"cannot write {shorten(folder)}: {e.strerror or e}") from None
 
 
 def _write_terms(path: Path, stated: Mapping[str, Any]) -> None:

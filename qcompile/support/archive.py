@@ -1,9 +1,9 @@
-"""The container of plan and release files: a zip of one JSON document and NumPy arrays, versioned and hashed.
+"""The format of plan and release files: a zip of one JSON document and NumPy arrays, versioned and hashed.
 
 No pickle is ever read or written. The manifest lists the SHA-256 of every member, so that a damaged or edited file is
 refused: a small file before anything in it is used, the parts of a large one when they are first read. Hashes do not
-stop a forger, so no number in the file is believed either: what a directory or an array claims is held against the
-bytes that are there before memory is taken for it. Nothing is ever unpacked to a path. Equal contents give equal bytes:
+stop a forger, so numbers in the file are checked too: the sizes that a directory or an array claims are compared with
+the bytes of the file before memory is allocated. Nothing is ever unpacked to a path. Equal contents give equal bytes:
 members have a fixed order, no compression and no time stamps.
 """
 
@@ -25,8 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qcompile.errors import StorageError
-from qcompile.support import bounded_zip as container
 from qcompile.support.arrays import DEFAULT_MEMORY, bytes_text, cells
+from qcompile.support.bounded_zip import open_zip
 from qcompile.support.files import replacing
 
 MANIFEST = "manifest.json"
@@ -66,7 +66,7 @@ def fill(
     arrays: Arrays,
     parts: Iterable[tuple[str, npt.NDArray[Any]]] = (),
 ) -> str:
-    """Write the contents into a file that nobody reads yet; see `write`.
+    """Write the contents into a new file; see `write`.
 
     Args:
       path: where.
@@ -100,7 +100,7 @@ def _bytes(array: npt.NDArray[Any]) -> bytes:
 
 
 def content_hash(hashes: Mapping[str, str]) -> str:
-    """One hash of all members' hashes."""
+    """Hash the hashes of all members."""
     return hashlib.sha256(json.dumps(dict(hashes), sort_keys=True).encode()).hexdigest()
 
 
@@ -121,41 +121,41 @@ def read(
     Raises:
       StorageError: missing, not a file, not of this kind or version, damaged, or larger than memory allows.
     """
-    with Archive.opened(path, kind, version, oldest) as found:
+    with Archive.open(path, kind, version, oldest) as found:
         return found.document, found.arrays(found.names), found.content
 
 
 class Archive:
     """A file whose arrays are read and verified when they are asked for, by any thread.
 
-    It stays open as long as it is used, so that what is read later is of the same file, even where another one has
+    It stays open as long as it is used, so that later reads are of the same file, even after another one has
     taken its name.
 
     Attributes:
       path: of the file, for messages.
       kind: of the file, likewise.
       document: the JSON document, verified.
-      content: the content hash that the manifest states; every array that is read is held against it.
+      content: the content hash that the manifest states; every array is verified against it when read.
       close: closes the file, which happens by itself when it is no longer used.
     """
 
     def __init__(self, path: Path, kind: str, version: int, oldest: int | None = None) -> None:
         self.path, self.kind, self._lock = path, kind, threading.Lock()
         with ExitStack() as stack:
-            self._zip = stack.enter_context(container.opened(path, kind))
-            self._hashes = _listed(self._zip, path, kind, version if oldest is None else oldest, version)
+            self._zip = stack.enter_context(open_zip(path, kind))
+            self._hashes = _member_hashes(self._zip, path, kind, version if oldest is None else oldest, version)
             self.document = _document(self._member(DOCUMENT), path)
             self.content = content_hash(self._hashes)
             self.close = weakref.finalize(self, stack.pop_all().close)
 
     @classmethod
-    def opened(cls, path: str | Path, kind: str, version: int, oldest: int | None = None) -> Archive:
+    def open(cls, path: str | Path, kind: str, version: int, oldest: int | None = None) -> Archive:
         """Open a file; see `read`.
 
         Raises:
           StorageError: missing, not a file, not of this kind or version, or damaged.
         """
-        with _understood(Path(path), kind):
+        with _explain_damage(Path(path), kind):
             return cls(Path(path), kind, version, oldest)
 
     def __enter__(self) -> Archive:
@@ -170,15 +170,15 @@ class Archive:
         return [name.removesuffix(".npy") for name in self._hashes if name != DOCUMENT]
 
     def size(self, name: str) -> int:
-        """Bytes of an array, its header of about 100 included."""
+        """Return the bytes of an array, its header of about 100 included."""
         return self._zip.getinfo(f"{name}.npy").file_size
 
     def lazy(self, start: str) -> Arrays:
-        """The arrays whose names begin with ``start``, each read and verified when it is looked up."""
+        """Return the arrays with names that begin with ``start``, each read and verified on access."""
         return _Lazy(self, [name for name in self.names if name.startswith(start)])
 
     def arrays(self, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
-        """Some arrays, read-only; all of them are verified before the first is looked into.
+        """Read some arrays, read-only; all are verified before the first is parsed.
 
         Raises:
           StorageError: one is damaged, or they are larger than memory allows.
@@ -187,7 +187,7 @@ class Archive:
         if sum(sizes.values()) > DEFAULT_MEMORY:
             raise StorageError(f"{self.path} unpacks to {bytes_text(sum(sizes.values()))}, which is more than is read")
         members = {name: self._member(f"{name}.npy") for name in sizes}
-        with _understood(self.path, self.kind):
+        with _explain_damage(self.path, self.kind):
             return {name: _array(data) for name, data in members.items()}
 
     def _member(self, name: str) -> bytes:
@@ -198,7 +198,7 @@ class Archive:
             data = b""  # which has another hash
         if hashlib.sha256(data).hexdigest() != self._hashes[name]:
             raise StorageError(
-                f"{self.path} is damaged or was changed after it was written ({_shown(name)} has the wrong hash); "
+                f"{self.path} is damaged or was changed after it was written ({_safe_word(name)} has the wrong hash); "
                 f"{_advice(self.kind)}"
             )
         return data
@@ -227,8 +227,8 @@ def _advice(kind: str) -> str:
 
 
 @contextmanager
-def _understood(path: Path, kind: str) -> Iterator[None]:
-    """Say in our words that a file is not what it should be.
+def _explain_damage(path: Path, kind: str) -> Iterator[None]:
+    """Raise a StorageError for anything that a damaged or foreign file raises.
 
     Raises:
       StorageError: it is not.
@@ -242,39 +242,39 @@ def _understood(path: Path, kind: str) -> Iterator[None]:
 
 
 _DAMAGE = (zipfile.BadZipFile, EOFError, LookupError, TypeError, ValueError, OSError, RuntimeError)
-"""What zipfile, json and NumPy raise on bytes that are not theirs; RecursionError is a RuntimeError."""
+"""Exceptions of zipfile, json and NumPy on foreign bytes; RecursionError is a RuntimeError."""
 
 
 def stated_hash(path: str | Path, kind: str) -> str:
-    """The content hash that a file claims: that of its members' hashes, which reading it verifies.
+    """Return the content hash that a file claims, unverified.
 
     Raises:
       StorageError: it is not a file of that kind.
     """
-    with _understood(Path(path), kind), container.opened(Path(path), kind) as z:
+    with _explain_damage(Path(path), kind), open_zip(Path(path), kind) as z:
         return content_hash(_manifest(z)["sha256"])
 
 
 def kind_of(path: str | Path) -> str | None:
-    """The kind that a file claims to be, unverified; None when it is not one of ours."""
+    """Return the kind that a file claims to be, unverified; None for foreign files."""
     try:
-        with container.opened(Path(path), "qcompile") as z:
+        with open_zip(Path(path), "qcompile") as z:
             return str(_manifest(z)["kind"])
     except _DAMAGE:  # a StorageError is a ValueError
         return None
 
 
-def _listed(z: zipfile.ZipFile, path: Path, kind: str, oldest: int, newest: int) -> dict[str, str]:
-    """The hashes of the members, which are exactly those that are there."""
+def _member_hashes(z: zipfile.ZipFile, path: Path, kind: str, oldest: int, newest: int) -> dict[str, str]:
+    """Return the hashes of the members after a check that none is missing or unlisted."""
     manifest = _manifest(z)
     found = manifest["kind"]
     if found != kind:
-        raise StorageError(f"{path} is a {_shown(found)} file, not a {kind} file; name a {kind} file")
+        raise StorageError(f"{path} is a {_safe_word(found)} file, not a {kind} file; name a {kind} file")
     if type(manifest["version"]) is not int or not oldest <= manifest["version"] <= newest:
         read = str(newest) if oldest == newest else f"{oldest} to {newest}"
         raise StorageError(
-            f"{path} has format version {_shown(manifest['version'])}, this qcompile reads {read}; make it again, or "
-            "install the version that wrote it"
+            f"{path} has format version {_safe_word(manifest['version'])}, this qcompile reads {read}; "
+            "make it again, or install the version that wrote it"
         )
     hashes: dict[str, str] = manifest["sha256"]
     names = [i.filename for i in z.infolist()]
@@ -298,33 +298,33 @@ def _manifest(z: zipfile.ZipFile) -> dict[str, Any]:
     return _json(z.read(MANIFEST))
 
 
-def _shown(value: object) -> str:
-    """A word of the file as a message may repeat it: short, and nothing that moves a terminal's cursor."""
+def _safe_word(value: object) -> str:
+    """Return a word of the file that is safe in a message: short, and without control characters."""
     text = str(value) if isinstance(value, str | int | float) else type(value).__name__
     return text if len(text) <= 40 and text.isprintable() else "foreign"
 
 
 def _json(data: bytes) -> dict[str, Any]:
-    """JSON without the two things that Python takes although they are none: NaN, and a name given twice.
+    """Parse strict JSON: no NaN and no repeated names, which Python would accept.
 
     Raises:
       ValueError: it is not JSON, or not an object.
       RecursionError: it is nested too deep.
     """
-    found = json.loads(data, object_pairs_hook=_distinct, parse_constant=_refused)
+    found = json.loads(data, object_pairs_hook=_require_distinct, parse_constant=_refuse_constant)
     if not isinstance(found, dict):
         raise ValueError("an object is expected")
     return found
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _require_distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name is given twice")
+        raise ValueError("a name is repeated")
     return found
 
 
-def _refused(constant: str) -> float:
+def _refuse_constant(constant: str) -> float:
     raise ValueError(f"{constant} is no number")
 
 
@@ -337,7 +337,7 @@ _HEADER = re.compile(
 
 
 def _array(data: bytes) -> npt.NDArray[Any]:
-    """An array over the bytes of its member, without a copy and without evaluating its header.
+    """Return an array over the bytes of its member, without a copy and without evaluating its header.
 
     Raises:
       ValueError: the header has another form, or its shape does not fit the bytes behind it.

@@ -26,7 +26,7 @@ DEFAULT_MEMORY = 8 * 2**30
 
 
 def digest(array: npt.NDArray[Any]) -> str:
-    """A hash of dtype, shape and contents."""
+    """Hash dtype, shape and contents."""
     h = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
     h.update(np.ascontiguousarray(array).tobytes())
     return h.hexdigest()

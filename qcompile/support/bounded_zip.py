@@ -1,4 +1,4 @@
-"""The zip around the members of plan and release files: opened within bounds, whatever is in it."""
+"""The zip of plan and release files, opened within bounds of memory and time for any content."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MAX_DIRECTORY = 2**23
 
 
 @contextmanager
-def opened(path: Path, kind: str) -> Iterator[zipfile.ZipFile]:
-    """A zip, its directory within bounds and in agreement with the size of the file.
+def open_zip(path: Path, kind: str) -> Iterator[zipfile.ZipFile]:
+    """Open a zip after a check of its directory against bounds and the size of the file.
 
     Raises:
       StorageError: there is no such file, or it cannot be one of ours.
@@ -42,7 +42,7 @@ def opened(path: Path, kind: str) -> Iterator[zipfile.ZipFile]:
 
 
 def _directory_size(file: BinaryIO, size: int) -> int:
-    """What the records at the very end of a zip say about the length of its directory.
+    """Read the length of the directory from the records at the end of a zip.
 
     Raises:
       BadZipFile: they are not where the writer of these files puts them, so zipfile might take others.
@@ -63,7 +63,7 @@ def _directory_size(file: BinaryIO, size: int) -> int:
 
 
 def _check_members(z: zipfile.ZipFile, path: Path, size: int) -> None:
-    """Uncompressed members that together are no larger than the file, so that none can overlap or swell."""
+    """Require uncompressed members, together no larger than the file: none can overlap or expand."""
     members = z.infolist()
     claimed = sum(i.file_size for i in members)
     if any(i.compress_type != zipfile.ZIP_STORED or i.compress_size != i.file_size for i in members) or claimed > size:

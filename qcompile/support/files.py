@@ -1,4 +1,4 @@
-"""What is at a path, and writing in one step: either the whole new file is there, or nothing changed."""
+"""Kinds of paths, and atomic writes: either the whole new file is there, or nothing changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qcompile.errors import StorageError
 
 
 def place(path: Path) -> Literal["file", "folder", "nothing", "device"]:
-    """What is at a path, links followed, before anything is opened: opening a pipe may wait forever.
+    """Return the kind of a path, links followed, without opening it: opening a pipe may wait forever.
 
     Returns:
       "device" for pipes, sockets and devices, which need not have an end.
@@ -38,14 +38,14 @@ def require_place(path: str | Path) -> Path:
     """Refuse a path that cannot be written to, before the work that would be lost; returns it with links followed.
 
     Raises:
-      StorageError: the folder does not exist or is not writable, the name is too long, or there is something else than
+      StorageError: the folder does not exist or is not writable, the name is too long, or it is not
         a file, or a write-protected one.
     """
     try:
         target = Path(path).resolve()
         there = place(target)
     except (OSError, ValueError, RuntimeError) as e:  # RuntimeError: links in a circle
-        raise StorageError(f"cannot write {shortened(path)}: {getattr(e, 'strerror', None) or e}") from None
+        raise StorageError(f"cannot write {shorten(path)}: {getattr(e, 'strerror', None) or e}") from None
     if there == "folder":
         raise StorageError(f"cannot write {path}: it is a folder; give the name of a file")
     if there == "device":
@@ -64,22 +64,22 @@ LONGEST_NAME = 240
 
 
 def require_short_name(target: Path) -> None:
-    """Refuse a name that leaves no room for an ending, or that cannot be noted.
+    """Refuse a name that leaves no room for an ending, or that is not UTF-8.
 
     Raises:
       StorageError: it is too long, or no text.
     """
     if len(os.fsencode(target.name)) > LONGEST_NAME:
-        raise StorageError(f"cannot write {shortened(target)}: the name is too long; use a shorter one")
+        raise StorageError(f"cannot write {shorten(target)}: the name is too long; use a shorter one")
     try:
         target.name.encode()
     except UnicodeEncodeError:
-        raise StorageError(f"cannot write {shortened(target)!r}: the name is not UTF-8; use another one") from None
+        raise StorageError(f"cannot write {shorten(target)!r}: the name is not UTF-8; use another one") from None
 
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """A temporary file beside ``path``, to be filled by the caller, which takes its place when the block succeeds.
+    """Yield a temporary file for the caller to fill; it takes the place of ``path`` when the block succeeds.
 
     The contents are on disk before the rename, which is atomic. A link stays a link; a file keeps its permissions,
     a new one has the usual ones. Where the block fails, nothing is left behind.
@@ -89,9 +89,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """
     target = require_place(path)
     try:
-        with hidden_beside(target) as temporary:
+        with hidden_file(target) as temporary:
             yield temporary
-            finished(temporary, target.stat().st_mode & 0o7777 if target.exists() else usual_mode())
+            finish_file(temporary, target.stat().st_mode & 0o7777 if target.exists() else usual_mode())
             os.replace(temporary, target)
             sync_folder(target.parent)
     except OSError as e:
@@ -99,23 +99,23 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def hidden_beside(target: Path) -> Iterator[Path]:
-    """An empty file in the folder of ``target`` under a name that nothing looks for; gone when the block ends."""
-    path = new_hidden(target)
+def hidden_file(target: Path) -> Iterator[Path]:
+    """Yield a hidden empty file in the folder of ``target``; removed when the block ends."""
+    path = create_hidden(target)
     try:
         yield path
     finally:
         path.unlink(missing_ok=True)  # gone already where it was renamed
 
 
-def new_hidden(target: Path) -> Path:
-    """An empty file in the folder of ``target`` under a name that nothing looks for."""
+def create_hidden(target: Path) -> Path:
+    """Create a hidden empty file in the folder of ``target``."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part")
     os.close(handle)
     return Path(name)
 
 
-def finished(path: Path, mode: int) -> None:
+def finish_file(path: Path, mode: int) -> None:
     """Put the contents of a file on disk and give it its permissions."""
     with path.open("rb") as written:
         os.fsync(written.fileno())
@@ -133,8 +133,8 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def shortened(path: object) -> str:
-    """A path for a message; not what is the address of a database instead, which may hold a password."""
+def shorten(path: object) -> str:
+    """Shorten a path for a message; hide the address of a database, which may hold a password."""
     text = str(path)
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/|.*passw", text, re.DOTALL):
         return "what was given, the address of a database"
@@ -145,7 +145,7 @@ _UMASK = threading.Lock()
 
 
 def usual_mode() -> int:
-    """The permissions of a new file: what the umask leaves of reading and writing for all."""
+    """Return the permissions of a new file under the current umask."""
     with _UMASK:  # the only way to read the umask is to change it for a moment
         mask = os.umask(0o077)
         os.umask(mask)

@@ -1,7 +1,7 @@
-"""A new file that never takes the place of an older one: what stood there before is kept under a number.
+"""A new file that never replaces an older one: the older file is kept under a number.
 
-For releases, which were paid for. The file is made, hidden, before the work begins: what can go wrong with the name or
-the folder does so before anything is spent. It gets its name when it is whole. No step overwrites anything, so two runs
+For releases, which were paid for. The file is created, hidden, before the work begins: errors of the name or the
+folder appear before any budget is spent. It gets its name when it is whole. No step overwrites anything, so two runs
 to the same name, or one that is killed, lose nothing.
 """
 
@@ -17,22 +17,22 @@ from pathlib import Path
 
 from qcompile.errors import StorageError
 from qcompile.support.files import (
-    finished,
-    new_hidden,
+    create_hidden,
+    finish_file,
     require_place,
     require_short_name,
-    shortened,
+    shorten,
     sync_folder,
     usual_mode,
 )
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-"""How file systems refuse that know no second names."""
+"""Errors of file systems without hard links."""
 
 
 @dataclass
 class Pending:
-    """A file in the making.
+    """A file that is being written.
 
     Attributes:
       hidden: where its contents go.
@@ -45,15 +45,15 @@ class Pending:
     left: bool = False
 
     def publish(self) -> None:
-        """Give the finished file its name; what has the name is kept as ``name.1``, or the next number that is free.
+        """Give the finished file its name; a file that has the name is kept as ``name.1``, or the next free number.
 
         Raises:
           StorageError: the disk refuses; the contents stay in the hidden file, which the message names.
         """
         try:
-            finished(self.hidden, usual_mode())
+            finish_file(self.hidden, usual_mode())
             keep_aside(self.target)
-            while not _named(self.hidden, self.target):
+            while not _add_name(self.hidden, self.target):
                 keep_aside(self.target)
             sync_folder(self.target.parent)
         except OSError as e:
@@ -65,7 +65,7 @@ class Pending:
 
 @contextmanager
 def pending(path: str | Path) -> Iterator[Pending]:
-    """A file to be filled and published inside the block; without that nothing is left of it.
+    """Yield a file to fill and publish inside the block; it is removed if it is not published.
 
     Raises:
       StorageError: no such file can be written.
@@ -73,9 +73,9 @@ def pending(path: str | Path) -> Iterator[Pending]:
     target = require_place(path)
     require_short_name(target)
     try:
-        file = Pending(new_hidden(target), target)
+        file = Pending(create_hidden(target), target)
     except OSError as e:
-        raise StorageError(f"cannot write {shortened(path)}: {e.strerror or e}") from None
+        raise StorageError(f"cannot write {shorten(path)}: {e.strerror or e}") from None
     try:
         yield file
     finally:
@@ -84,14 +84,14 @@ def pending(path: str | Path) -> Iterator[Pending]:
 
 
 def keep_aside(path: Path) -> Path | None:
-    """Give what stands at ``path`` the first free of ``path.1``, ``path.2``, ... instead; None where nothing does.
+    """Rename a file at ``path`` to the first free name of ``path.1``, ``path.2``, ...; None if there is no file.
 
     Whatever fails in between, nothing is removed that has no other name.
     """
-    aside = _numbered(path, path)
+    aside = _add_number(path, path)
     if aside is None:
         return None
-    taken = new_hidden(path)
+    taken = create_hidden(path)
     try:
         os.replace(path, taken)
     except FileNotFoundError:  # another run keeps it, under a number of its own
@@ -100,24 +100,24 @@ def keep_aside(path: Path) -> Path | None:
         aside = None
     else:
         if not taken.samefile(aside):  # another run's file had come in between
-            _numbered(taken, path)
+            _add_number(taken, path)
     taken.unlink(missing_ok=True)
     return aside
 
 
-def _numbered(source: Path, path: Path) -> Path | None:
+def _add_number(source: Path, path: Path) -> Path | None:
     for number in itertools.count(1):
         aside = path.with_name(f"{path.name}.{number}")
         try:
-            if _named(source, aside):
+            if _add_name(source, aside):
                 return aside
         except FileNotFoundError:
             return None
     raise AssertionError
 
 
-def _named(source: Path, name: Path) -> bool:
-    """Give a file one more name; False where the name is taken."""
+def _add_name(source: Path, name: Path) -> bool:
+    """Add a name to a file; False if the name is taken."""
     try:
         os.link(source, name)
     except FileExistsError:

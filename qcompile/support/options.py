@@ -1,4 +1,4 @@
-"""Checks of the values that callers give for options."""
+"""Checks of option values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qcompile.errors import OptionError, did_you_mean
 
 
 def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
-    """The value, where it is one of those allowed.
+    """Return the value if it is allowed.
 
     Raises:
       OptionError: it is not; with a suggestion.
@@ -23,7 +23,7 @@ def one_of(name: str, value: str, allowed: Sequence[str]) -> str:
 
 
 def whole(name: str, value: Any, least: int, of: str = "", most: int | None = None) -> int:
-    """The value, where it is a whole number of at least ``least``; ``of`` says of what, for the message.
+    """Return the value if it is a whole number of at least ``least``; ``of`` is its unit, for the message.
 
     Raises:
       OptionError: it is not.
@@ -39,7 +39,7 @@ def whole(name: str, value: Any, least: int, of: str = "", most: int | None = No
 
 
 def bool_option(name: str, value: bool) -> bool:
-    """The value, where it is true or false and nothing that merely counts as one of them.
+    """Return the value if it is a bool, not a number.
 
     Raises:
       OptionError: it is not.
@@ -50,7 +50,7 @@ def bool_option(name: str, value: bool) -> bool:
 
 
 def require_other(target: str | Path, source: str | Path) -> None:
-    """Refuse to write where something is read, by whatever name.
+    """Refuse a target that is the same file as a source, under any name.
 
     Raises:
       OptionError: both are the same file, or would be.
@@ -64,7 +64,7 @@ def require_other(target: str | Path, source: str | Path) -> None:
 
 
 def share(name: str, value: float, example: str) -> float:
-    """The value, where it lies strictly between 0 and 1.
+    """Return the value if it lies strictly between 0 and 1.
 
     Raises:
       OptionError: it does not.

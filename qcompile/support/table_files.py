@@ -1,7 +1,7 @@
 """Tables on disk: Parquet, Arrow, CSV and JSON lines, written batch by batch, and in place only when they are whole.
 
 Parquet and Arrow files keep the labels as dictionaries and the table's metadata. The other formats have no place for
-metadata: where answers are not what one would take them for, they get a column that says so.
+metadata: answers that are not plain unbiased estimates get a column with a note.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Writer(Protocol):
         """Add rows; batches have the schema of the table."""
 
 
-Opened: TypeAlias = AbstractContextManager[Writer]
+OpenWriter: TypeAlias = AbstractContextManager[Writer]
 
 
 def require_format(path: str | Path) -> str:
-    """The ending of a file's name, which says the format.
+    """Return the ending of a file's name, which is its format.
 
     Raises:
       OptionError: there is no such format.
@@ -51,7 +51,7 @@ def require_format(path: str | Path) -> str:
 
 @contextmanager
 def open_table(path: str | Path, schema: pa.Schema) -> Iterator[Writer]:
-    """A table's file in the format that its ending names; it takes its place when the block succeeds.
+    """Open a table's file in the format of its ending; it is written in one step when the block succeeds.
 
     Args:
       path: ends with .csv, .parquet, .arrow or .jsonl.
@@ -88,7 +88,7 @@ def _parquet(path: Path, schema: pa.Schema) -> Iterator[Writer]:
 
 
 class _Groups:
-    """Gathers batches to row groups of a useful size."""
+    """Collects batches to row groups of a useful size."""
 
     def __init__(self, file: Any) -> None:
         self._file, self._waiting, self._rows = file, list[Any](), 0
@@ -101,7 +101,7 @@ class _Groups:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is kept."""
+        """Write the collected rows."""
         import pyarrow as pa
 
         if self._waiting:
@@ -129,7 +129,7 @@ def _csv(path: Path, schema: pa.Schema) -> Iterator[Writer]:
 
 @contextmanager
 def _json_lines(path: Path, schema: pa.Schema) -> Iterator[Writer]:
-    text = _Text(schema, _quoted)
+    text = _Text(schema, _json_texts)
     with path.open("wb") as stream:
 
         def write(batch: pa.RecordBatch) -> None:
@@ -147,7 +147,7 @@ class _Through:
 
 
 class _Text:
-    """Batches with their labels as text, and with a column that says how numbers were made, where that is not plain.
+    """Batches with labels as text, and with a column of notes where the estimates need one.
 
     Args:
       schema: with metadata ``estimate`` and ``interval``, or without.
@@ -168,7 +168,7 @@ class _Text:
         self.schema = pa.schema(fields)
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch, of the schema that this was made for, as text."""
+        """Convert a batch of the schema to text."""
         import pyarrow as pa
 
         columns = list(batch.columns)
@@ -194,7 +194,7 @@ class _Text:
 
 
 def _note(schema: pa.Schema) -> str | None:
-    """What is said in a column where there is no metadata; None for a batch's unbiased estimates, or no answers."""
+    """Return the note for formats without metadata; None for unbiased estimates of a batch, or no answers."""
     metadata = schema.metadata or {}
     if not {b"estimate", b"interval"} <= metadata.keys():
         return None
@@ -202,15 +202,15 @@ def _note(schema: pa.Schema) -> str | None:
     return None if made == "unbiased" and "nominal" not in interval else f"{made}; intervals: {interval}"
 
 
-def _quoted(texts: Any) -> Any:
-    """Texts as JSON has them."""
+def _json_texts(texts: Any) -> Any:
+    """Encode texts as JSON strings."""
     import pyarrow as pa
 
     return pa.array([None if t is None else json.dumps(t, ensure_ascii=False) for t in texts.to_pylist()], pa.string())
 
 
 def _lines(batch: pa.RecordBatch) -> memoryview:
-    """The rows as JSON, an object a line; column by column, as row by row would take many times as long.
+    """Encode rows as JSON, an object a line; column by column, which is many times faster than row by row.
 
     Args:
       batch: its texts are JSON already.
@@ -234,7 +234,7 @@ def _lines(batch: pa.RecordBatch) -> memoryview:
 
 
 def _values(column: Any) -> Any:
-    """A column as JSON's texts: the shortest that reads back to the same number, which may be no infinity."""
+    """Encode a column as JSON: the shortest text of each number, null for infinities."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -244,7 +244,7 @@ def _values(column: Any) -> Any:
     return pc.if_else(finite, column, None).cast(pa.string())
 
 
-FORMATS: dict[str, Callable[[Path, Any], Opened]] = {
+FORMATS: dict[str, Callable[[Path, Any], OpenWriter]] = {
     ".csv": _csv,
     ".parquet": _parquet,
     ".arrow": _arrow,

@@ -1,4 +1,4 @@
-"""Text for people: aligned tables, numbers and names that cannot control a terminal."""
+"""Text output: aligned tables, numbers, and names without control characters."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 MANY = 40
-"""Rows that a table shows before it is cut with a count of what is left."""
+"""Rows that a table shows; the others are counted."""
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: set[int]) -> list[str]:
-    """Aligned columns, two spaces apart; ``left`` are the left-aligned ones, the others are numbers.
+    """Align columns, two spaces apart; ``left`` are the left-aligned ones, the others are numbers.
 
     Names and labels come from files: control characters, which could rewrite a terminal, are shown as escapes.
     """
@@ -25,17 +25,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: set[int]) ->
 
 
 def printable(text: str) -> str:
-    """A text without control characters: they are shown as escapes."""
+    """Replace control characters by escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
-    """A count with its noun, e.g. ``1 block`` or ``1,200 blocks``; ``nouns`` where that is not noun + s."""
+    """Format a count with its noun, e.g. ``1 block`` or ``1,200 blocks``; ``nouns`` where that is not noun + s."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {nouns or noun + 's'}"
 
 
 def number(value: float) -> str:
-    """Five significant digits: more than a reader uses, fewer than rounding disturbs."""
+    """Format with five significant digits: more than a reader uses, fewer than rounding disturbs."""
     return f"{value:.5g}"
 
 

@@ -1,6 +1,6 @@
-"""Independent pieces of work on several threads.
+"""Independent jobs on several threads.
 
-Threads share what is solved for all, cost nothing to start, and the linear algebra releases the interpreter's lock. The
+Threads share results, start fast, and the linear algebra releases the interpreter's lock. The
 linear algebra library is used as it is configured, so that results have the same bits for any number of threads.
 """
 
@@ -21,15 +21,15 @@ LEAST_EFFORT = 2**23
 """Steps below which one thread does everything: a fraction of a second."""
 
 AHEAD = 2
-"""Jobs per thread that are begun before their results are asked for: all that is ever held of what they make."""
+"""Jobs per thread that start before their results are requested: the largest number of results in memory."""
 
 
 def in_order(jobs: Iterable[Callable[[], T]], effort: float, workers: int | None) -> Iterator[T]:
-    """Results of independent jobs, in their order, each as soon as it and all before it are done.
+    """Return the results of independent jobs in their order, each as soon as it and all before it are done.
 
     Args:
-      jobs: what to do; taken one after another, a few ahead of the results that are asked for.
-      effort: of all of it, in rough steps (squared cells when solving).
+      jobs: functions without arguments; started in order, a few ahead of the requested results.
+      effort: of all jobs together, in rough steps (squared cells when solving).
       workers: threads; one per processor where None.
 
     Raises:
@@ -49,12 +49,12 @@ def _ahead(jobs: Iterator[Callable[[], T]], count: int) -> Iterator[T]:
             result = waiting.popleft().result()
             waiting.extend(pool.submit(job) for job in islice(jobs, 1))
             yield result
-    finally:  # also where a job failed, or nobody wants the rest
+    finally:  # also after an error, or when the caller stops early
         pool.shutdown(cancel_futures=True)
 
 
 def threads(workers: int | None) -> int:
-    """The number of threads that an option asks for.
+    """Return the number of threads of an option; one per processor for None.
 
     Raises:
       OptionError: it is not a whole number of at least 1.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import itertools
 import pathlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -100,3 +101,11 @@ def test_the_package_runs_as_a_module() -> None:
     command = [sys.executable, "-m", "qcompile", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("qcompile ")
+
+
+def test_the_notation_table_names_places_that_exist() -> None:
+    text = (ROOT / "docs" / "notation.md").read_text()
+    paths = set(re.findall(r"`((?:qcompile|solvers)/[\w/.]*)`", text))
+    assert len(paths) > 20
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+    assert "docs/notation.md" in (ROOT / "CONTRIBUTING.md").read_text()

@@ -46,7 +46,9 @@ def answers(
     ),
     of: str | None = OF,
     where: list[str] | None = WHERE,
-    every: bool = typer.Option(False, "--all", help="Write all answers, however many: billions take hours and disks."),
+    every: bool = typer.Option(
+        False, "--all", help="Write all answers of a family of any size; billions need hours and much disk space."
+    ),
     alpha: float = typer.Option(0.05, help="Intervals cover with probability 1 - alpha."),
     simultaneous: bool = typer.Option(
         False, "--simultaneous", help="All intervals of the family, or of what is selected, together."
@@ -151,7 +153,7 @@ def _print(
 
 
 def _first(batches: Iterable[Any], rows: int) -> Iterator[Any]:
-    """As many batches as it takes for some number of rows."""
+    """Yield batches until they have some number of rows."""
     for batch in batches:
         yield batch
         rows -= batch.num_rows
@@ -160,7 +162,7 @@ def _first(batches: Iterable[Any], rows: int) -> Iterator[Any]:
 
 
 def _families(release: Release, limit: int) -> list[str]:
-    """Name, queries and text of families, with the predicted rmse, or how many were measured adaptively."""
+    """Return a table of the families with the predicted rmse, or with the coverage of an adaptive run."""
     import pyarrow as pa
 
     families = release.plan.workload.families

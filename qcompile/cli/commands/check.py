@@ -27,7 +27,7 @@ def check(
     """
     from qcompile import grammar
 
-    workload, findings = grammar.check(grammar.read(file), file, Path(file).parent)
+    workload, findings = grammar.check(grammar.read_text(file), file, Path(file).parent)
     if as_json:
         result(json.dumps([f.as_dict() for f in findings], indent=1))
     else:

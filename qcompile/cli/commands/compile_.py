@@ -87,13 +87,13 @@ def _blocks(text: str) -> bool | str:
     return words[text]
 
 
-def _strategies(given: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in given:
+def _strategies(options: list[str]) -> dict[str, str]:
+    strategies: dict[str, str] = {}
+    for text in options:
         name, separator, value = text.rpartition("=")
         if not (separator and name and value):
             raise OptionError(f"--strategy {text!r} must be ATTRIBUTE=STRATEGY, for instance age=haar")
-        if name in found:
+        if name in strategies:
             raise OptionError(f"--strategy names {name!r} twice; keep one")
-        found[name] = value
-    return found
+        strategies[name] = value
+    return strategies

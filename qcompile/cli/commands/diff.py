@@ -1,4 +1,4 @@
-"""``qcompile diff``: what changed between two plans."""
+"""``qcompile diff``: the differences of two plans."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def diff(
 
     for path in (first, second):  # before either is compiled
         require_file(path)
-    found = compare.diff(read_plan(first), read_plan(second))
-    result(json.dumps(compare.as_json(found), indent=1) if as_json else text(found).rstrip())
+    changes = compare.diff(read_plan(first), read_plan(second))
+    result(json.dumps(compare.as_json(changes), indent=1) if as_json else text(changes).rstrip())

@@ -1,4 +1,4 @@
-"""``qcompile doctor``: is this installation sound?"""
+"""``qcompile doctor``: a check of the installation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OPTIONAL = {
     "pyspark": "optional, for --engine spark: pip install 'qcompile[spark]'",
     "java": "optional, for --engine spark: Java 17 or newer",
 }
-"""What some sources and engines need: packages, and a program."""
+"""Packages and a program that some sources and engines need."""
 
 WORKLOAD = """
 schema { a : integer 0..4
@@ -59,7 +59,7 @@ def doctor() -> None:
     for name, check in checks:
         try:
             result(f"  ok      {name:<18} {check()}")
-        except Exception as e:  # whatever it is, it is the finding
+        except Exception as e:  # any exception is a finding
             broken += 1
             result(f"  BROKEN  {name:<18} {type(e).__name__}: {e}")
     for name, extra in OPTIONAL.items():
@@ -84,7 +84,7 @@ def _package(name: str, module: str) -> str:
 
 
 def _noise() -> str:
-    """A measured table of zeros: noise of the right place and spread, never the same twice."""
+    """Measure a table of zeros: noise with the right mean and spread, never the same twice."""
     import numpy as np
 
     import qcompile as qc
@@ -96,24 +96,24 @@ def _noise() -> str:
     n = len(z)
     if abs(z.std() - 1) * (2 * n) ** 0.5 > 7 or abs(z.mean()) > 7 or first["estimate"].equals(second["estimate"]):
         raise RuntimeError(f"{n} answers have mean {z.mean():.2f} and spread {z.std():.2f} instead of 0 and 1")
-    return f"{n:,} noisy answers as they should be"
+    return f"{n:,} noisy answers with the right mean and spread"
 
 
 def _pipeline() -> str:
-    """A plan from text, a table through DuckDB, answers without noise against known counts."""
+    """Compile a text, count a table with DuckDB, compare answers without noise with known counts."""
     import qcompile as qc
 
     plan = qc.compile(WORKLOAD)
     data = {"a": [0, 1, 2, 3, 4, 2], "b": ["x", "y", "x", "y", "y", "y"]}
     release = plan.run(data, qc.Budget(rho=1), noise="none")
-    found = release.ask('count(a in 1..3 and b = "y")').estimate
-    if abs(found - 3) > 1e-9:
-        raise RuntimeError(f"a count of 3 came out as {found}")
+    count = release.ask('count(a in 1..3 and b = "y")').estimate
+    if abs(count - 3) > 1e-9:
+        raise RuntimeError(f"a count of 3 came out as {count}")
     return f"{plan.queries} queries answered exactly without noise"
 
 
 def _ledger() -> str:
-    """Three thirds are granted, and not one part more."""
+    """Charge a ledger three thirds, and check that it refuses more."""
     import tempfile
     from pathlib import Path
 

@@ -21,7 +21,7 @@ def fmt(
     from qcompile import grammar
     from qcompile.support.files import replacing
 
-    text = sys.stdin.read() if file == "-" else grammar.read(file)
+    text = sys.stdin.read() if file == "-" else grammar.read_text(file)
     formatted = grammar.format_text(text, file)
     if check:
         if formatted != text:

@@ -66,7 +66,7 @@ def _unit(column: str | None) -> str:
 
 
 def _rounds(release: Release, basis: str) -> str:
-    """The rounds of an adaptive run and how far each family was measured, with a legend; then the plan's heading."""
+    """Describe the rounds of an adaptive run and the coverage of each family; ends with the heading of the plan."""
     lines = [
         f"rounds, on the {basis} basis (least_sigma: smallest noise scale of a measurement; skipped: nodes that were",
         "accurate enough; next: growth of the budget of later rounds, as this one changed the estimates little)",

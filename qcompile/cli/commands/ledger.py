@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qcompile.privacy.ledger.charges import Entry
     from qcompile.privacy.ledger.ledger import Ledger
 
-app = typer.Typer(help="The account of a dataset: what may be spent on it, and what has been.", no_args_is_help=True)
+app = typer.Typer(help="The account of a dataset: its budget and all charges.", no_args_is_help=True)
 
 
 @app.command("create")
@@ -27,13 +27,13 @@ def create(
     mu: str | None = MU,
     cost: str | None = COST,
     neighbours: str | None = typer.Option(
-        None, help="add-remove or replace-one; by default what the first charge refers to."
+        None, help="add-remove or replace-one; by default those of the first charge."
     ),
     contributions: int | None = typer.Option(
         None, help="Rows of one privacy unit; by default those of the first charge."
     ),
 ) -> None:
-    """Start the account of a dataset: all that may ever be spent on it.
+    """Create the account of a dataset, with the total budget for all releases.
 
     Example: qcompile ledger create couples.ledger --epsilon 2 --delta 1e-6
     """
@@ -54,7 +54,7 @@ def show(
     path: str = typer.Argument(..., metavar="LEDGER", help="A ledger."),
     as_json: bool = typer.Option(False, "--json", help="As JSON, amounts as exact fractions."),
 ) -> None:
-    """Every charge, what it was for, and what is left.
+    """List all charges with their releases, and the budget that is left.
 
     Example: qcompile ledger show couples.ledger
     """

@@ -16,7 +16,7 @@ from qcompile.data.curator.survey import MOST_LABELS, Column, survey
 from qcompile.data.recognition import recognise
 from qcompile.errors import DataError, WorkloadError
 from qcompile.grammar import format_text, parse
-from qcompile.grammar.meaning.scope import same_to_the_eye
+from qcompile.grammar.meaning.scope import visual_key
 from qcompile.grammar.reading.words import name_text, string_text
 from qcompile.queries.schema import number_text
 
@@ -94,7 +94,7 @@ def _name_problems(names: Sequence[object]) -> list[str | None]:
     reasons: list[str | None] = []
     for name in names:
         reasons.append(_bad_name(name, number[name], seen))
-        seen.add(same_to_the_eye(str(name)))
+        seen.add(visual_key(str(name)))
     return reasons
 
 
@@ -107,7 +107,7 @@ def _bad_name(name: object, number: int, seen: set[str]) -> str | None:
         return "the name holds a carriage return"
     if number > 1:
         return f"{number} columns have this name"
-    return "another name differs by case or Unicode form only" if same_to_the_eye(name) in seen else None
+    return "another name differs by case or Unicode form only" if visual_key(name) in seen else None
 
 
 def _comment(name: str, reason: str) -> tuple[str, int]:

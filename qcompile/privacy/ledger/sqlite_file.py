@@ -11,12 +11,12 @@ from pathlib import Path
 
 from qcompile.errors import StorageError
 from qcompile.support.files import (
-    finished,
-    hidden_beside,
+    finish_file,
+    hidden_file,
     place,
     require_place,
     require_short_name,
-    shortened,
+    shorten,
     sync_folder,
     usual_mode,
 )
@@ -65,15 +65,15 @@ def create(path: Path, facts: Mapping[str, str]) -> None:
     target = require_place(path)
     require_short_name(target)
     try:
-        with hidden_beside(target) as temporary:
+        with hidden_file(target) as temporary:
             _fill(temporary, facts)
-            finished(temporary, usual_mode())
+            finish_file(temporary, usual_mode())
             os.link(temporary, target)
             sync_folder(target.parent)
     except FileExistsError:
         raise StorageError(taken) from None
     except OSError as e:
-        raise StorageError(f"cannot write {shortened(path)}: {e.strerror or e}") from None
+        raise StorageError(f"cannot write {shorten(path)}: {e.strerror or e}") from None
 
 
 def _fill(path: Path, facts: Mapping[str, str]) -> None:
@@ -123,7 +123,7 @@ def _require_file(path: Path) -> None:
     try:
         there = place(path)
     except (OSError, ValueError) as e:
-        raise StorageError(f"ledger {shortened(path)} cannot be read: {getattr(e, 'strerror', None) or e}") from None
+        raise StorageError(f"ledger {shorten(path)} cannot be read: {getattr(e, 'strerror', None) or e}") from None
     if there == "nothing":
         raise StorageError(f"there is no ledger {path}; create one with: qcompile ledger create {path}")
     if there != "file":

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from qcompile.errors import WorkloadError
 from qcompile.grammar import check, format_text, parse, parse_query
-from qcompile.grammar.meaning.linear_forms import direct, symbolic
-from qcompile.grammar.meaning.predicates import connected
-from qcompile.grammar.reading.source import Findings, Source
+from qcompile.grammar.meaning.linear_forms import expand_form, read_sum
+from qcompile.grammar.meaning.predicates import group_connected
+from qcompile.grammar.reading.source import Findings, SourceText
 from qcompile.grammar.reading.syntax import Comparison, Form, Multiple, Name, Number, Or, Sum
 from qcompile.queries.factors import Abs, Affine, Circular, Marginal, Prefix
 from qcompile.queries.workload import Family, Product, Workload
@@ -71,7 +71,7 @@ def grouped(parts: list[set[int]]) -> list[list[int]]:
 def test_conditions_are_grouped_by_the_attributes_they_share(parts: list[set[int]]) -> None:
     conditions = [Or(tuple(Comparison(Name(str(n)), "=", Number("1")) for n in sorted(p))) for p in parts]
     place = {id(c): i for i, c in enumerate(conditions)}
-    assert [[place[id(c)] for c in group] for group in connected(conditions)] == grouped(parts)
+    assert [[place[id(c)] for c in group] for group in group_connected(conditions)] == grouped(parts)
 
 
 @pytest.mark.parametrize(
@@ -217,9 +217,9 @@ def evaluate(form: Form, values: dict[str, int]) -> int:
 
 @given(forms)
 def test_forms_agree_with_sympy_and_evaluation(form: Form) -> None:
-    findings = Findings(Source(""))
-    coefficients, constant = symbolic(form, findings)
-    read = direct(form, findings)
+    findings = Findings(SourceText(""))
+    coefficients, constant = expand_form(form, findings)
+    read = read_sum(form, findings)
     if read is not None:
         assert {k: v for k, v in read[0].items() if v} == {k: v for k, v in coefficients.items() if v}
         assert read[1] == constant

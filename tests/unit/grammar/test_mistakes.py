@@ -12,7 +12,7 @@ import pytest
 from qcompile.errors import WorkloadError
 from qcompile.grammar import check, parse
 from qcompile.grammar.reading.mistakes import EXAMPLES, KEYWORDS, Advice
-from qcompile.grammar.reading.parser import build
+from qcompile.grammar.reading.parser import build_parser
 
 CHECKER = pathlib.Path(sys.prefix) / "ambiguity"
 """Where make test puts interegular, out of the way of everything else."""
@@ -23,11 +23,11 @@ sys.path.append(sys.argv[1])  # before lark, which looks for it once
 import interegular
 from lark.exceptions import LexError
 from qcompile.grammar.reading import parser
-parser.build(strict=True)
-ambiguous = parser.grammar_text().replace('TOTAL: "total"', 'TOTAL: /[a-z]+/')
-parser.grammar_text = lambda: ambiguous
+parser.build_parser(strict=True)
+ambiguous = parser.read_grammar().replace('TOTAL: "total"', 'TOTAL: /[a-z]+/')
+parser.read_grammar = lambda: ambiguous
 try:
-    parser.build(strict=True)
+    parser.build_parser(strict=True)
 except LexError:
     print("unambiguous, and the check would notice")
 """
@@ -41,7 +41,7 @@ def test_grammar_is_unambiguous() -> None:
 
 
 def test_grammar_has_both_starts() -> None:
-    rules = {rule.origin.name for rule in build().rules}
+    rules = {rule.origin.name for rule in build_parser().rules}
     assert rules >= {"file", "query", "schema", "workload"}
 
 
@@ -56,7 +56,7 @@ def test_each_example_gets_its_advice(advice: Advice) -> None:
         assert workload is None
         spoken = [(d.message, d.hint) for d in diagnostics]
         pattern = advice.message.replace("{found}", "")
-        if "block" in pattern and "stands outside" in pattern:
+        if "block" in pattern and "is outside" in pattern:
             assert any(pattern in message or "unknown block" in message for message, _ in spoken), example
         else:
             start, _, end = advice.hint.partition("{words}")

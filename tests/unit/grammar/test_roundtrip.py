@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcompile.grammar import format_text, parse
-from qcompile.grammar.meaning.scope import same_to_the_eye
+from qcompile.grammar.meaning.scope import visual_key
 from qcompile.grammar.reading.mistakes import KEYWORDS
 from qcompile.grammar.reading.words import name_text, read_name, read_string, string_text
 
@@ -115,7 +115,7 @@ def family(draw: st.DrawFn, columns: list[Column]) -> str:
 @st.composite
 def files(draw: st.DrawFn) -> str:
     """A valid file with random comments, separators and blank lines."""
-    chosen = draw(st.lists(names, min_size=1, max_size=4, unique_by=same_to_the_eye))
+    chosen = draw(st.lists(names, min_size=1, max_size=4, unique_by=visual_key))
     columns = [column(draw, name) for name in chosen]
     end = st.sampled_from(["\n", ";", " ;\n", "\n\n\n", '  # comment; with { [ ( " marks\n', "\n # own line\n\t"])
     weights = st.sampled_from(["", " weight 1", " weight 2.50", " weight 1e-3"])

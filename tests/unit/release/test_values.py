@@ -94,7 +94,7 @@ def test_only_the_parts_that_a_question_needs_are_read(
 
 
 def rewrite(path: pathlib.Path, change: Any) -> None:
-    with archive.Archive.opened(path, files.KIND, files.VERSION) as found:
+    with archive.Archive.open(path, files.KIND, files.VERSION) as found:
         arrays = found.arrays(found.names)
         archive.write(path, files.KIND, files.VERSION, found.document, change(arrays))
 
@@ -102,7 +102,7 @@ def rewrite(path: pathlib.Path, change: Any) -> None:
 def test_a_damaged_part_is_refused_when_it_is_read(large: tuple[Release, pathlib.Path]) -> None:
     _, path = large
     data = bytearray(path.read_bytes())
-    with archive.Archive.opened(path, files.KIND, files.VERSION) as found:
+    with archive.Archive.open(path, files.KIND, files.VERSION) as found:
         last = found.arrays(found.names)[f"measured/{len(found.lazy('measured/')) - 1:05}"]
     where = bytes(data).index(last.tobytes())
     data[where] ^= 1

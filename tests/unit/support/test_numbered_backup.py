@@ -89,7 +89,7 @@ def test_a_disk_that_refuses_is_an_error(tmp_path: pathlib.Path, monkeypatch: py
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(keeping, "finished", full)
+    monkeypatch.setattr(keeping, "finish_file", full)
     with pytest.raises(StorageError, match=r"No space left on device; everything is in .*\.part"):
         publish(tmp_path / "x", "new")
     assert list(contents(tmp_path).values()) == ["new"]

@@ -167,7 +167,7 @@ def test_a_full_disk_is_an_error_of_storage(
 
     if not pathlib.Path("/dev/full").exists():
         pytest.skip("this system has no device that is always full")
-    monkeypatch.setattr(files, "new_hidden", lambda target: (target.parent / ".part").absolute())
+    monkeypatch.setattr(files, "create_hidden", lambda target: (target.parent / ".part").absolute())
     (tmp_path / ".part").symlink_to("/dev/full")
     with pytest.raises(StorageError, match=r"cannot write .*t\."):
         write_table(pa.concat_tables([table()] * 20_000).combine_chunks(), tmp_path / f"t.{ending}")
