@@ -50,13 +50,13 @@ def inspect(
     else:
         if release:
             result(_terms(release, archive.stated_hash(file, KIND)))
+        if budget is not None:
+            batch = " of a batch" if release and release.history is not None else ""
+            result(f"predicted errors{batch} at {budget.describe()}")
+            result("\n".join(table_lines(plan.summary(budget), limit=40)) + "\n")
         if release and release.history is not None:
             result(_rounds(release, release.history.basis))
         result(plan.explain().rstrip())
-        if budget is not None:
-            batch = " of a batch" if release and release.history is not None else ""
-            result(f"\npredicted errors{batch} at {budget.describe()}")
-            result("\n".join(table_lines(plan.summary(budget), limit=40)))
 
 
 def _unit(column: str | None) -> str:

@@ -246,7 +246,7 @@ def test_internal_error_as_a_process() -> None:
         "import sys; from qcompile.cli import app, output\n"
         "import qcompile.grammar\n"
         "def broken(file): raise RuntimeError('a secret of the data')\n"
-        "qcompile.grammar.read = broken\n"
+        "qcompile.grammar.read_text = broken\n"
         "app.main(['check', 'w.q'])"
     )
     for debug, traceback in (("0", False), ("1", True)):
@@ -458,7 +458,8 @@ def test_shares_are_in_per_cent_everywhere(folder: pathlib.Path, capsys: pytest.
     shown = good(capsys, "inspect", "w.q", "--rho", "1")[0]
     heads = [line.split() for line in shown.splitlines() if line.split()[:1] == ["family"]]
     assert [("max_std_error" in head, "share" in head) for head in heads] == [(True, True)] * 2
-    shares = [line.split()[-2:] for line in shown.splitlines()[-2:]]
+    assert shown.startswith("predicted errors at "), "the errors at the budget come first"
+    shares = [line.split()[-2:] for line in shown.splitlines()[2:4]]
     assert all(float(share) > 1 and unit == "%" for share, unit in shares)
 
 
