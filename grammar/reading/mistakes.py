@@ -342,4 +342,4 @@ def _by_example(failure: Failure, source: SourceText, known: Mapping[Key, Advice
 def _words(failure: Failure, source: SourceText) -> str:
     """The words of the line from the one before the failure on, up to a keyword or a mark."""
     match = _WORDS.match(source.text, failure.previous_at[0])
-    return match[0] if match else failure.text
+    return match[0][:60] if match else failure.text[:60]

@@ -8,7 +8,7 @@ from qcompile.grammar.reading.words import read_name
 
 _PIECE = re.compile(r'"(?:[^"\\\n]|\\[^\n])*"|`(?:[^`\n]|``)+`|#[^\n]*|[(\[{]|[)\]}]|\n|;')
 _WORD = re.compile(r"[^\W\d]\w*|`(?:[^`\n]|``)+`")
-_DECLARED = re.compile(rf"({_WORD.pattern})[ \t]*:")
+_COLON = re.compile(r"[ \t]*:")
 _BLANKS = re.compile(r"[ \t]*")
 _BEGINNING = re.compile(
     r"(?P<indent>[ \t]*)(?:(?P<word>[^\W\d]\w*|`(?:[^`\n]|``)+`)[ \t]*:"
@@ -17,11 +17,17 @@ _BEGINNING = re.compile(
 )
 
 
+LONGEST_STATEMENT = 2000
+"""Characters of a statement in which declared names are looked for."""
+
+
 def declared_names(text: str, start: int, end: int) -> set[str]:
     """Return the first word of a statement that cannot be read, and the words before a colon in it."""
-    first = _WORD.match(text, start)
-    words = [*([first[0]] if first else []), *(match[1] for match in _DECLARED.finditer(text, start, end))]
-    return {read_name(word) for word in words}
+    end = min(end, start + LONGEST_STATEMENT)
+    # Words first, then the colon: one pattern for both would take quadratic time on a long word.
+    words = [match for match in _WORD.finditer(text, start, end) if _COLON.match(text, match.end(), end)]
+    first = _WORD.match(text, start, end)
+    return {read_name(match[0]) for match in (first, *words) if match}
 
 
 def begins_statement(text: str, line_start: int, statement: int) -> bool:
