@@ -128,6 +128,7 @@ def _print_run(prepared: PreparedRun, budget: Budget, verbose: bool) -> None:
     from qcompile.inspection.explain import privacy_text
     from qcompile.privacy.budget import Budget
     from qcompile.privacy.exact_numbers import amount_text
+    from qcompile.release.provenance import LEFT_OUT, left_out_note
 
     options, rho = prepared.options, prepared.charge.rho
     result(f"charge: {charge_text(budget, options.accounting)}")
@@ -137,7 +138,7 @@ def _print_run(prepared: PreparedRun, budget: Budget, verbose: bool) -> None:
     if prepared.remaining is not None:
         result(f"ledger: {options.ledger} will have rho {amount_text(prepared.remaining)} left")
     for stamp in prepared.terms.stamps:
-        message(f"warning: {stamp}")
+        message(f"note: {left_out_note(prepared.plan.workload.schema)}" if stamp == LEFT_OUT else f"warning: {stamp}")
     result(_size_text(prepared))
     if options.mechanism == "batch":
         result("\n".join(table_lines(prepared.plan.summary(Budget(rho=rho)), limit=40)))
