@@ -1,4 +1,4 @@
-"""The entrance to data for one call: from whatever the user passes to exact tables."""
+"""The entrance to data for one call: from the data that a user passes to exact tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from qcompile.data.datasets.opened import Progress, ignore_progress
 from qcompile.data.encode.reading import Reading
 from qcompile.data.encode.table import encode_table
 from qcompile.data.encode.units import columns_to_open
-from qcompile.data.engines.counts import ExactCounts, Names, Rows
+from qcompile.data.engines.counts import ExactCounts, Rows
+from qcompile.data.engines.cover import Names
 from qcompile.data.engines.stream import load_rows, read_batches
 from qcompile.data.recognition import recognise
 from qcompile.queries.schema import Schema

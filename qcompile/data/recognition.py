@@ -1,4 +1,4 @@
-"""The one decision of what kind the data is."""
+"""The one decision about the kind of the data."""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ class AttributeFacts:
         parts = [f"{self.clipped:,} clipped"] if self.clipped else []
         parts += [f"{self.by_policy:,} {POLICY_EFFECTS[self.policy]}"] if self.by_policy else []
         shown = ", ".join(f"{'null' if v is None else repr(v)} ({n:,})" for v, n in self.examples)
-        found = f"{self.nulls:,} null, {self.outside:,} outside its domain: {', '.join(parts)}"
-        return f"attribute {self.name!r}: {found}" + (f"; for instance {shown}" if shown else "")
+        numbers = f"{self.nulls:,} null, {self.outside:,} outside its domain: {', '.join(parts)}"
+        return f"attribute {self.name!r}: {numbers}" + (f"; for instance {shown}" if shown else "")
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ class Diagnosis:
       dropped: rows that a policy drops.
       unit: about the privacy unit, where one was named.
       counted: rows that count in the end, if no value is refused.
-      leave_out: whether rows with what clip cannot clip are left out, instead of refused; they are among the dropped.
+      leave_out: True if rows that clip cannot place, such as a null, are left out instead of refused; they count as
+        dropped.
     """
 
     rows: int
@@ -124,7 +125,7 @@ class Diagnosis:
         refusing = [repr(a.name) for a in self.attributes if a.refused and not (self.leave_out and a.policy == "clip")]
         end = f"the data is refused because of {', '.join(refusing)}" if refusing else f"rows counted: {self.counted:,}"
         unit = [] if self.unit is None else [str(self.unit)]
-        out = "dropped by policies" + (" or left out for what cannot be clipped" if self.leave_out else "")
+        out = "dropped by policies" + (" or left out because they cannot be clipped" if self.leave_out else "")
         facts = [*map(str, self.attributes), f"rows {out}: {self.dropped:,}", *unit, end]
         return [CONFIDENTIAL, f"rows read: {self.rows:,}", *facts]
 
@@ -158,12 +159,12 @@ def diagnose(
         source = opened.source
         table = _classify_rows(source, schema, unit, leave_out)
         look = partial(fetch, opened.connection, explain=source.explain)
-        (found,) = look(table.aggregate(**_sums(table, schema)))
-        attributes = tuple(_facts(look, table, found, i, attribute) for i, attribute in enumerate(schema))
+        (sums,) = look(table.aggregate(**_sums(table, schema)))
+        attributes = tuple(_facts(look, table, sums, i, attribute) for i, attribute in enumerate(schema))
         units = None if unit is None else _unit_facts(look, table, schema, unit, contributions, leave_out)
     out = 0 if units is None else units.without + units.cut
-    counted = found["rows"] - found["dropped"] - out
-    return Diagnosis(found["rows"], attributes, found["dropped"], units, counted, leave_out)
+    counted = sums["rows"] - sums["dropped"] - out
+    return Diagnosis(sums["rows"], attributes, sums["dropped"], units, counted, leave_out)
 
 
 def _classify_rows(source: SourceTable, schema: Schema, unit: str | None, leave_out: bool) -> Any:
@@ -208,8 +209,8 @@ def _sums(table: Any, schema: Schema) -> dict[str, Any]:
     return sums
 
 
-def _facts(look: Look, table: Any, found: dict[str, Any], position: int, attribute: Attribute) -> AttributeFacts:
-    nulls, clipped, by_policy = (found[f"{what}{position}"] for what in ("nulls", "clipped", "by_policy"))
+def _facts(look: Look, table: Any, sums: dict[str, Any], position: int, attribute: Attribute) -> AttributeFacts:
+    nulls, clipped, by_policy = (sums[f"{field}{position}"] for field in ("nulls", "clipped", "by_policy"))
     outside = clipped + by_policy - nulls
     facts = AttributeFacts(attribute.name, attribute.policy.kind, nulls, outside, clipped, by_policy)
     if not facts.refused:
@@ -224,5 +225,5 @@ def _unit_facts(look: Look, table: Any, schema: Schema, unit: str, contributions
     ranked = rank_rows(table, schema, leave_out)
     without, cut = ranked.counts & ~ranked.mine, ranked.counts & ranked.mine & ~is_kept(ranked, contributions)
     units = ranked.unit.nunique(where=ranked.counts)
-    (found,) = look(ranked.aggregate(units=units, without=_count_rows(without), cut=_count_rows(cut)))
-    return UnitFacts(unit, contributions, found["units"], found["without"], found["cut"])
+    (sums,) = look(ranked.aggregate(units=units, without=_count_rows(without), cut=_count_rows(cut)))
+    return UnitFacts(unit, contributions, sums["units"], sums["without"], sums["cut"])

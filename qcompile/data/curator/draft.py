@@ -34,8 +34,8 @@ FEW = 20
 
 HEAD = """\
 # Drafted from {name}, READ FROM THE DATA: as confidential as the data itself.
-# A run with this schema carries no guarantee for its domains, which tell what values occur.
-# What to do: replace each domain by what is publicly known, from a code book or a questionnaire
+# A run with this schema carries no guarantee for its domains, which reveal values of the data.
+# To do: replace each domain by public knowledge, from a code book or a questionnaire
 # and without a look at the data; then delete the word read_from_data.
 """
 
@@ -74,10 +74,10 @@ def _checked(text: str) -> str:
         formatted = format_text(text)
         parse(formatted)
     except WorkloadError as e:
-        found = e.diagnostics[0].message
+        problem = e.diagnostics[0].message
     else:
         return formatted
-    raise DataError(f"the data has too many or too odd columns for a draft ({found}); keep the columns that you need")
+    raise DataError(f"the data has too many or too odd columns for a draft ({problem}); keep the columns that you need")
 
 
 def _workload(sizes: Sequence[int]) -> str:

@@ -30,7 +30,7 @@ class Column:
 
     Attributes:
       name: of the column.
-      kind: what the source says it holds; of a CSV file, "text".
+      kind: by the type of the source; of a CSV file, "text".
       rows: rows of the table.
       nulls: rows without a value, not-a-number included.
       distinct: different values.
@@ -80,11 +80,11 @@ def survey(data: Dataset, names: Sequence[str]) -> Iterator[Column]:
             source, connection = opened.source, opened.connection
             facts: dict[str, Any] = {"rows": source.table.count()}
             for i in range(len(some)):
-                facts |= {f"{what}{i}": fact for what, fact in _facts(source, i).items()}
+                facts |= {f"{field}{i}": fact for field, fact in _facts(source, i).items()}
             (row,) = fetch(connection, source.table.aggregate(**facts), source.explain)
             for i, name in enumerate(some):
-                found = {what: row[f"{what}{i}"] for what in _facts(source, i)}
-                column = Column(name, _kind(source, i), row["rows"], **found)
+                fields = {field: row[f"{field}{i}"] for field in _facts(source, i)}
+                column = Column(name, _kind(source, i), row["rows"], **fields)
                 yield _with_labels(connection, source, i, column)
 
 

@@ -111,14 +111,14 @@ class Database(TableDataset):
 
 
 def duckdb_path(database: Database) -> Path:
-    """Return the path of a DuckDB file, given as such or as a URL."""
+    """Return the path of a DuckDB file from the path or the URL of a database."""
     return Path(str(database.url).removeprefix("duckdb://"))
 
 
 def redact_url(url: str) -> str:
     """Return a URL without its password and its options, which may be secret."""
     if "://" not in str(url):
-        return str(url) if "=" not in str(url) else "what was given"
+        return str(url) if "=" not in str(url) else "the address"
     try:
         parts = urlsplit(str(url))
         port = "" if parts.port is None else f":{parts.port}"
@@ -135,7 +135,7 @@ def connect_database(database: Database, memory: int | None, workers: int | None
     On PostgreSQL, everything happens in one transaction: all queries see the same rows, whoever writes meanwhile.
 
     Args:
-      database: what to open.
+      database: the one to open.
       memory: bytes that DuckDB may take itself.
       workers: threads of DuckDB.
 

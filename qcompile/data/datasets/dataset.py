@@ -23,14 +23,14 @@ from qcompile.support.options import one_of, whole
 PLAIN = Reading()
 
 IN_MEMORY = 4
-"""Rows are held in memory where they take no more than this part of what may be used."""
+"""Rows are held in memory where they take at most one part in so many of the memory."""
 
 LEAST_DUCKDB = 2**27
 """Bytes that DuckDB may always take."""
 
 
 class Dataset(ABC):
-    """What a user passed as data. To make one, or to ask for anything below, no value is read."""
+    """Data that a user passed. No value is read to make one, nor by its methods, nor by opening it."""
 
     @classmethod
     @abstractmethod
@@ -70,7 +70,7 @@ class Dataset(ABC):
         limit: int = DEFAULT_MEMORY,
         workers: int | None = None,
     ) -> AbstractContextManager[ConnectedTable]:
-        """Connect to some columns, whatever they hold. Only descriptions of columns are read.
+        """Connect to some columns of any type. Only descriptions of columns are read.
 
         Args:
           columns: to open, see `qcompile.data.encode.units.columns_to_open`.
@@ -182,7 +182,7 @@ class TableDataset(Dataset):
     ) -> Iterator[ConnectedTable]:
         """Connect to some columns; see `Dataset.connect`."""
         chosen = self.choose_engine(engine, row_bytes, limit)
-        # Half is left for what is made of the rows.
+        # Half is left for the encoded rows and the tables.
         with self._connect(columns, chosen, max(limit // 2, LEAST_DUCKDB), workers) as connected:
             yield connected
 
@@ -227,12 +227,12 @@ def require_attributes(schema: Schema) -> None:
 
 
 def existing_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files among some paths, those in a folder included, whatever they are.
+    """Return the files among some paths, all files of a folder included.
 
     Paths that cannot be looked at have none: opening them explains why.
     """
     try:
         inside = [sorted(path.iterdir()) if path.is_dir() else [path] for path in paths]
-        return [path for found in inside for path in found if path.is_file()]
+        return [path for group in inside for path in group if path.is_file()]
     except OSError:
         return []

@@ -51,8 +51,8 @@ class Files(TableDataset):
 
     def known_rows(self) -> int:
         """Return the number of rows that Parquet files state; 0 for other files."""
-        found = find_files(self.paths)
-        return count_parquet_rows(found) if suffix(found[0]) == PARQUET else 0
+        paths = find_files(self.paths)
+        return count_parquet_rows(paths) if suffix(paths[0]) == PARQUET else 0
 
     def most_rows(self) -> int:
         """Return an upper bound by the sizes of CSV files; the rows of Parquet files; 0 for Arrow files.
@@ -60,29 +60,29 @@ class Files(TableDataset):
         Raises:
           DataError: the files cannot be read.
         """
-        found = find_files(self.paths)
-        if is_arrow(found):
+        paths = find_files(self.paths)
+        if is_arrow(paths):
             return 0  # mapped into memory anyway
-        if suffix(found[0]) == CSV:
+        if suffix(paths[0]) == CSV:
             # Each field of a record takes one byte at least: its separator, or the line's end.
-            return sum(path.stat().st_size // max(1, len(read_csv_names(path))) for path in found)
-        return count_parquet_rows(found)
+            return sum(path.stat().st_size // max(1, len(read_csv_names(path))) for path in paths)
+        return count_parquet_rows(paths)
 
     def files(self) -> list[Path]:
-        """Return the files, and all files in a folder whatever they are; none that does not exist."""
+        """Return the files that exist, and all files of a folder."""
         return existing_files(map(Path, self.paths if isinstance(self.paths, tuple) else (self.paths,)))
 
     @contextmanager
     def _connect(self, columns: Schema, engine: str, memory: int, workers: int | None) -> Iterator[ConnectedTable]:
-        found = find_files(self.paths)
+        paths = find_files(self.paths)
         if engine == "spark":
             from qcompile.data.engines import spark
 
             with (
                 spark.connect_session(spark.start_session(memory)) as connection,
-                spark.open_spark_files(connection, found, columns) as (source, rows),
+                spark.open_spark_files(connection, paths, columns) as (source, rows),
             ):
                 yield ConnectedTable(engine, connection, source, rows)
         else:
             with connect_duckdb(memory, workers) as connection:
-                yield ConnectedTable(engine, connection, open_files(found, columns, connection))
+                yield ConnectedTable(engine, connection, open_files(paths, columns, connection))

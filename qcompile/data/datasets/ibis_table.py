@@ -1,4 +1,4 @@
-"""Ibis table expressions, on whatever backend they are bound to."""
+"""Ibis table expressions, on any backend."""
 
 from __future__ import annotations
 

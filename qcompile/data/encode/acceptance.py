@@ -65,7 +65,7 @@ class RowFilter:
 
     def _weights(self, counts: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         weights = np.asarray(counts, dtype=np.float64)
-        # Written so that NaN, which is what a null becomes, fails too.
+        # Written so that NaN, which a null becomes, fails too.
         good = (weights >= 0) & (weights <= LARGEST_TOTAL) & (weights == np.floor(weights))
         if good.all():
             return weights
@@ -89,7 +89,7 @@ def require_accepted(schema: Schema, reading: Reading, bad: Iterable[str], bad_c
       schema: the attributes.
       reading: how the data is read.
       bad: names of the attributes with such values.
-      bad_counts: whether the column of counts holds anything else than whole numbers from 0.
+      bad_counts: True if the column of counts holds anything but whole numbers from 0.
       total: rows that count.
 
     Raises:
@@ -117,10 +117,10 @@ def refusal_message(attribute: Attribute) -> str:
     """Return the message for an attribute with values that no policy covers."""
     if attribute.policy.kind == "clip":
         numbers = "whole numbers" if isinstance(attribute.domain, IntegerDomain) else "numbers"
-        what = f"has nulls or values that are not {numbers}, which cannot be clipped"
+        problem = f"has nulls or values that are not {numbers}, which cannot be clipped"
         remedy = "fix the data, or declare drop or other"
     else:
-        what = "has nulls or values outside its domain, and no policy for them"
+        problem = "has nulls or values outside its domain, and no policy for them"
         clip = "" if isinstance(attribute.domain, CategoryDomain) or attribute.cyclic else "clip, "
         remedy = f"fix the data, or declare {clip}drop or other"
-    return f"attribute {attribute.name!r} {what}; {remedy}"
+    return f"attribute {attribute.name!r} {problem}; {remedy}"

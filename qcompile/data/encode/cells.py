@@ -1,7 +1,7 @@
 """Encoding: from the values of a column to the cells of its attribute, as Ibis expressions.
 
-Two stages. `parse_column` reads a column as what the schema declares: a double, text, or true/false, with null for
-everything that is not one. `assign_codes` maps that to the cell's number and applies the attribute's policy. Both are
+Two stages. `parse_column` reads a column by its declared type: a double, text, or true/false, with null for all
+values of other types. `assign_codes` maps that to the cell's number and applies the attribute's policy. Both are
 plain SQL, so that they mean the same on every engine.
 
 Numbers are read as doubles, whatever their type: domains end below 2^53, so no value can be mistaken.
@@ -33,7 +33,7 @@ CODE_DIGITS = 10
 SPACE = "[ \t\n\f\r]*"
 
 NUMBER = f"^{SPACE}[+-]?(([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?){SPACE}$"
-"""Texts that are numbers. Engines differ in what else they would take: 0x1F, 1_000, 1d, nan."""
+"""Texts that are numbers. Engines differ in the other texts that they would take: 0x1F, 1_000, 1d, nan."""
 
 
 def encode_columns(source: SourceTable, schema: Schema, **beside: Any) -> Any:
@@ -181,8 +181,8 @@ def assign_codes(attribute: Attribute, columns: dict[str, Any]) -> Any:
     """
     domain = attribute.domain
     if isinstance(domain, CategoryDomain):
-        found = columns.get("found")
-        return _match_labels(attribute, domain, columns) if found is None else found.fill_null(fallback_code(attribute))
+        code = columns.get("found")
+        return _match_labels(attribute, domain, columns) if code is None else code.fill_null(fallback_code(attribute))
     value = columns["number"]
     if isinstance(domain, IntegerDomain):
         cell, known = (value - domain.low).cast("int64"), value == value.floor()

@@ -63,7 +63,7 @@ def unit_ids(source: SourceTable, schema: Schema, unit: str) -> Any:
     column = source.table[f"c{position}"]
     if source.kinds is not None and source.kinds[position] == "null":
         return ibis.null("string")
-    if column.type().is_floating():  # what a DataFrame makes of whole numbers with a null among them
+    if column.type().is_floating():  # as a DataFrame stores whole numbers with a null among them
         return _floating_ids(column)
     if not (column.type().is_string() or column.type().is_integer() or column.type().is_uuid()):
         raise DataError(

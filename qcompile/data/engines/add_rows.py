@@ -11,7 +11,7 @@ import numpy.typing as npt
 from qcompile.support.arrays import IntArray
 
 BLOCK = 2**16
-"""Rows that are counted at a time: what is worked on stays in the processor's cache."""
+"""Rows that are counted at a time: so few that they stay in the processor's cache."""
 
 
 def add_rows(

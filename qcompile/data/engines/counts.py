@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from qcompile.data.engines.add_rows import add_rows
+from qcompile.data.engines.cover import Names
 from qcompile.data.engines.scans import require_names
 from qcompile.queries.schema import Schema
 from qcompile.support.arrays import IntArray, cells
-
-Names = tuple[str, ...]
 
 MANY_ROWS = 2**23
 """Rows from which a single table is counted by several threads."""
@@ -29,13 +28,13 @@ class ExactCounts(Protocol):
     def total(self) -> int:
         """Number of rows that count."""
 
-    def table(self, names: tuple[str, ...]) -> IntArray:
+    def table(self, names: Names) -> IntArray:
         """Return the exact counts over ``names``, one axis each in that order; 0-dimensional for no names."""
 
-    def tables(self, views: Sequence[tuple[str, ...]]) -> Iterator[tuple[Names, Callable[[], IntArray]]]:
+    def tables(self, views: Sequence[Names]) -> Iterator[tuple[Names, Callable[[], IntArray]]]:
         """Yield each view once, in an order that suits the engine, with a function that returns its table.
 
-        What makes a table may be called from any thread, several at a time, as long as it is called before many more
+        The functions may be called from any thread, several at a time, as long as they are called before many more
         views are taken: the tables of one scan of the rows are held together, see `qcompile.data.engines.cover`.
         """
 
@@ -45,7 +44,7 @@ class Rows:
     """The encoded rows that are counted.
 
     Attributes:
-      schema: what the codes refer to.
+      schema: the attributes that are encoded.
       codes: attribute name to one code in ``range(size)`` per row, in the smallest unsigned type that fits.
       total: number of rows, the same for every table.
       weights: number of rows that each represents, where cells were counted elsewhere: whole numbers.
@@ -58,7 +57,7 @@ class Rows:
     weights: npt.NDArray[np.float64] | None = None
     workers: int = 1
 
-    def table(self, names: tuple[str, ...]) -> IntArray:
+    def table(self, names: Names) -> IntArray:
         """Return the exact counts over ``names``, one axis each in that order; the total, 0-dimensional, for no names.
 
         Raises:
@@ -88,7 +87,7 @@ class Rows:
             counts += table
         return counts.reshape(shape)
 
-    def tables(self, views: Sequence[tuple[str, ...]]) -> Iterator[tuple[Names, Callable[[], IntArray]]]:
+    def tables(self, views: Sequence[Names]) -> Iterator[tuple[Names, Callable[[], IntArray]]]:
         """Return all views in their order; the rows are counted by the thread that calls the function.
 
         Raises:

@@ -46,15 +46,15 @@ def plan_unions(schema: Schema, views: Sequence[Names], limit: int = UNION_CELLS
     sizes = {1 << i: attribute.size for i, attribute in enumerate(schema)}
     # Sorting is stable: equal views stay in their order.
     left = sorted(range(len(views)), key=lambda i: (-cells(schema.shape(views[i])), masks[i]))
-    found = []
+    unions = []
     while left:
         near = left[:LOOK_AHEAD]
         union = _grow_union(masks[near[0]], [masks[i] for i in near], sizes, limit)
         inside = [i for i in near if masks[i] | union == union]
         left = [i for i in near if masks[i] | union != union] + left[LOOK_AHEAD:]
         names = tuple(n for p, n in enumerate(schema.names) if union >> p & 1)
-        found.append(Union(names, tuple(views[i] for i in inside)))
-    return found
+        unions.append(Union(names, tuple(views[i] for i in inside)))
+    return unions
 
 
 def _grow_union(union: int, masks: Sequence[int], sizes: dict[int, int], limit: int) -> int:
@@ -80,11 +80,11 @@ def _cells(mask: int, sizes: dict[int, int]) -> int:
     return product
 
 
-def group_scans(schema: Schema, found: Sequence[Union]) -> Iterator[list[Union]]:
+def group_scans(schema: Schema, unions: Sequence[Union]) -> Iterator[list[Union]]:
     """Yield groups of unions that fill no more than `SCAN_BYTES` together."""
     group: list[Union] = []
     held = 0
-    for union in found:
+    for union in unions:
         need = 8 * cells(schema.shape(union.names))
         if group and held + need > SCAN_BYTES:
             yield group

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
+from qcompile.data.encode.acceptance import LARGEST_TOTAL
+from qcompile.data.engines.cover import Names
 from qcompile.errors import DataError, did_you_mean
 from qcompile.queries.schema import Schema
 from qcompile.support.arrays import IntArray, cells, digest
-
-Names: TypeAlias = tuple[str, ...]
-
-LARGEST_TOTAL = 2**53
-"""Sums up to here are exact in 64-bit integers and in doubles alike."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +21,7 @@ class GivenCounts:
     """Exact tables over some sets of attributes, which agree wherever they overlap.
 
     Attributes:
-      schema: what the axes refer to.
+      schema: the attributes of the axes.
       arrays: attribute names to int64 counts, one axis per name in that order.
       total: number of rows, the sum of every table.
     """
@@ -54,7 +51,7 @@ class GivenCounts:
         for names in views:
             self._holder(names)
 
-    def table(self, names: tuple[str, ...]) -> IntArray:
+    def table(self, names: Names) -> IntArray:
         """Return the counts over ``names`` in that order, summed from the smallest table that has them all.
 
         Raises:
@@ -79,7 +76,7 @@ class GivenCounts:
         return min(holders, key=lambda k: cells(self.schema.shape(k)))
 
 
-def marginal(key: Names, counts: IntArray, names: tuple[str, ...]) -> IntArray:
+def marginal(key: Names, counts: IntArray, names: Names) -> IntArray:
     """Sum a table down to some of its attributes, axes in the order of ``names``."""
     away = tuple(axis for axis, name in enumerate(key) if name not in names)
     kept = [name for name in key if name in names]
@@ -139,5 +136,5 @@ def _require_agreement(schema: Schema, tables: Mapping[Names, IntArray]) -> None
             sums = digest(marginal(key, tables[key], names))
             holder, expected = first.setdefault(common, (key, sums))
             if sums != expected:
-                what = f"over ({', '.join(names)})" if names else "in their totals"
-                raise DataError(f"{_title(holder)} and {_title(key)} disagree {what}: they cannot be of the same rows")
+                axes = f"over ({', '.join(names)})" if names else "in their totals"
+                raise DataError(f"{_title(holder)} and {_title(key)} disagree {axes}: they cannot be of the same rows")

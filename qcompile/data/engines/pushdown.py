@@ -43,7 +43,7 @@ def push_down(
       reading: how the rows are read.
       views: whose tables will be asked for.
       explain: rewords the backend's errors.
-      rows: what the backend must find, where another has counted them.
+      rows: the number that the backend must find, where another reader has counted them.
 
     Raises:
       DataError: the data is refused.
@@ -54,10 +54,10 @@ def push_down(
     kept = codes.filter(_counts(codes, schema, reading), *good).view()
 
     def count(names: Sequence[Names]) -> dict[Names, IntArray]:
-        found = (
+        scanned = (
             _count_tables(connection, kept, schema, reading, keys, explain) for keys in _group_queries(schema, names)
         )
-        return {key: table for tables in found for key, table in tables.items()}
+        return {key: table for tables in scanned for key, table in tables.items()}
 
     return Scans(schema, total, plan_scans(schema, views), count, {})
 
@@ -81,8 +81,8 @@ def _check(connection: Any, codes: Any, schema: Schema, reading: Reading, explai
         sums["bad"] = codes.count(where=~good.fill_null(False))
         # Doubles, which do not overflow; a sum below 2^53 is exact, and one that is not has passed 2^53.
         sums["total"] = ibis.ifelse(kept & good.fill_null(False), weight, 0.0).sum()
-    (found,) = fetch(connection, codes.aggregate(**sums), explain)
-    number = {name: int(min(value or 0, LARGEST_TOTAL)) for name, value in found.items()}
+    (row,) = fetch(connection, codes.aggregate(**sums), explain)
+    number = {name: int(min(value or 0, LARGEST_TOTAL)) for name, value in row.items()}
     if rows is not None and number["rows"] != rows:
         raise DataError("Spark found another number of rows in the files than there are; use engine='duckdb'")
     bad = [a.name for i, a in checked if number[f"refused{i}"]]
@@ -106,9 +106,9 @@ def _count_tables(
     rows = kept.select(cell=ibis.array(places).unnest(), **weighted).view()
     number = rows.count() if reading.count_column is None else rows.weight.sum()
     grouped = rows.group_by("cell").aggregate(number=number)
-    found = call_engine(lambda: connection.to_pyarrow(grouped), explain)
+    result = call_engine(lambda: connection.to_pyarrow(grouped), explain)
     counts = np.zeros(ends[-1], dtype=np.int64)
-    counts[found["cell"].to_numpy()] = found["number"].to_numpy()
+    counts[result["cell"].to_numpy()] = result["number"].to_numpy()
     pieces = np.split(counts, ends[1:-1])
     return {key: piece.reshape(shape) for key, piece, shape in zip(keys, pieces, shapes, strict=True)}
 

@@ -17,14 +17,14 @@ Count = Callable[[Sequence[Names]], dict[Names, IntArray]]
 
 
 Scan = list[Union]
-"""What is counted in one scan."""
+"""The unions that are counted in one scan."""
 
 
 class Scans:
     """`ExactCounts` by scans. The tables of the last scan are kept until another is needed.
 
     Attributes:
-      schema: what the axes refer to.
+      schema: the attributes of the axes.
       total: number of rows that count.
     """
 

@@ -27,12 +27,12 @@ SET_BY_IBIS = ("spark.sql.session.timeZone", "spark.sql.mapKeyDedupPolicy")
 """Settings of a session that Ibis changes when it connects."""
 
 EMPTY = "\ue000 an empty text in quotes \ue000"
-"""What Spark is made to read in place of one, as it cannot tell it from an empty field otherwise."""
+"""The text that Spark reads in place of one, as it cannot tell it from an empty field otherwise."""
 
 _NUMBERS = itertools.count()
 
 PATTERN = re.compile(r"[*?\[\]{}\\:,]")
-"""What Spark would take for a pattern, or not at all, in a path."""
+"""Characters that Spark takes for a pattern, or refuses, in a path."""
 
 
 def start_session(memory: int | None = None) -> Any:

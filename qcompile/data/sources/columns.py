@@ -10,7 +10,7 @@ from qcompile.errors import DataError, did_you_mean
 from qcompile.queries.schema import Attribute, CategoryDomain, Schema
 
 Kind: TypeAlias = Literal["number", "text", "flag", "null", "other"]
-"""What a column holds: numbers, text, true/false, nothing but nulls, or (dates, bytes, lists) nothing usable."""
+"""The values of a column: numbers, text, true/false, only nulls, or others, which cannot be used (dates, bytes)."""
 
 KIND_WORDS: dict[Kind, str] = {"number": "numbers", "text": "text", "flag": "true/false", "null": "nulls"}
 
@@ -21,13 +21,13 @@ MAX_COLUMNS = 10_000
 
 @dataclass(frozen=True)
 class AnyColumn(Attribute):
-    """A column that is read whatever it holds: the ids of the privacy unit, counts, or one that has no domain yet.
+    """A column that is read without a domain: the ids of the privacy unit, counts, or a column to be surveyed.
 
     It follows the attributes of a schema where columns are looked up, and is never encoded or counted. Its
     domain is a placeholder.
 
     Attributes:
-      role: what the column does, for messages.
+      role: the use of the column, for messages.
     """
 
     role: str = "names the privacy unit"
@@ -44,9 +44,9 @@ class SourceTable:
 
     Attributes:
       table: Ibis table with columns ``c0, c1, ...`` in schema order.
-      kinds: what each column holds, or None when all are text still to be parsed (CSV).
+      kinds: of each column; None when all are text still to be parsed (CSV).
       explain: rewords an error of the engine so that no value of the data is quoted.
-      unsigned: whether the engine has unsigned integers.
+      unsigned: True if the engine has unsigned integers.
     """
 
     table: Any

@@ -83,10 +83,10 @@ def locate_csv_columns(paths: Sequence[Path], schema: Schema) -> tuple[list[str]
     first = paths[0]
     header = read_csv_names(first)
     present = set(header)
-    found = [name for name in schema.names if name in present]
-    if len(found) < len(schema):
-        _require_commas(first, schema, len(found))
-    if not found:
+    present_names = [name for name in schema.names if name in present]
+    if len(present_names) < len(schema):
+        _require_commas(first, schema, len(present_names))
+    if not present_names:
         raise DataError(_no_header(first, schema, header))
     positions = locate(schema, header, str(first))
     for path in paths[1:]:
@@ -189,10 +189,10 @@ def _not_utf8(path: Path | str) -> str:
     return f"{path} is not encoded in UTF-8; convert it, for instance from Latin-1 or Windows-1252"
 
 
-def _require_commas(path: Path, schema: Schema, found: int) -> None:
+def _require_commas(path: Path, schema: Schema, matches: int) -> None:
     for separator, name in SEPARATORS.items():
         header = _read_header(path, separator)
-        if len(header) > 1 and sum(n in header for n in schema.names) > found:
+        if len(header) > 1 and sum(n in header for n in schema.names) > matches:
             raise DataError(f"{path} seems to be separated by {name}; convert it to commas")
 
 

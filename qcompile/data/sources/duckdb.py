@@ -10,8 +10,8 @@ from typing import Any
 from qcompile.data.sources.engine_errors import call_engine, quiet
 
 UNSAFE = "statistics_propagation"
-"""What DuckDB may not do: it takes a column's minimum and maximum in a Parquet file, which leave NaN out, for a proof
-that there is no NaN (2.0.1: a filter by isnan finds nothing)."""
+"""An optimiser to switch off: it takes a column's minimum and maximum in a Parquet file, which leave NaN out, for a
+proof that there is no NaN (2.0.1: a filter by isnan finds nothing)."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Formats of files with tables, and how one or several files are found and opened."""
+"""Formats of files with tables, and how files are found and opened."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def _place(path: Path) -> str:
 
 def _require_file(path: Path) -> Path:
     """Refuse a path that is no file, or a file of another format."""
-    found = _place(path)
-    if found == "folder":
+    where = _place(path)
+    if where == "folder":
         raise DataError(f"{path} is a directory; name {FILES}, or a directory of .parquet files by itself")
-    if found == "nothing":
+    if where == "nothing":
         raise DataError(f"{path}: no such file")
-    if found == "device":
+    if where == "device":
         raise DataError(f"{path} is a pipe or a device; save the data in {FILES}")
     try:
         with path.open("rb") as file:
