@@ -214,7 +214,7 @@ def test_many_bins_agree_with_a_sorted_search() -> None:
     ],
     ids=["drop", "other", "clip", "strict"],
 )
-def test_the_declared_fate_of_each_odd_field(
+def test_the_policy_of_each_odd_field(
     policy: Policy, outcomes: dict[str, int | str | None], tmp_path: pathlib.Path
 ) -> None:
     """hail#10035: NaN, nothing, NA, inf in a numeric column, cell by cell."""

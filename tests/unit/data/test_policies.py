@@ -371,7 +371,7 @@ def cells(attribute: Attribute) -> set[Outcome]:
     return {outcome(attribute, e.value) for e in entries(attribute.domain)}
 
 
-def test_what_is_generated_reaches_every_fate() -> None:
+def test_generated_values_reach_every_policy() -> None:
     """The comparison above is worth as much as the values that it compares."""
     for attribute in attributes("a"):
         reached = cells(attribute)

@@ -131,7 +131,7 @@ def test_rows_without_an_id_stay_out(suffix: str, tmp_path: pathlib.Path) -> Non
     assert read({"id": [None, None], "a": [1, 1], "b": ["x", "y"]}, SCHEMA, unit="id").total == 0
 
 
-def test_values_without_a_fate_are_refused_in_any_row() -> None:
+def test_values_that_no_policy_covers_are_refused_in_any_row() -> None:
     schema = Schema((Attribute("a", IntegerDomain(0, 2)), Attribute("b", CategoryDomain(("x",)))))
     data = {"id": ["u", "u", None, "secret"], "a": [1, 1, 7, 1], "b": ["x", "x", "x", "hidden"]}
     with pytest.raises(DataError) as caught:
