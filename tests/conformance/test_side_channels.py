@@ -138,9 +138,9 @@ def test_an_uncovered_value_is_the_one_thing_an_exit_code_can_tell(
     assert execute(["ledger", "create", "l", "--rho", "1"]) == 0
     command = ["run", "w.q", "--data", "d.csv", "--rho", "1/8", "-o", "x.release", "--ledger", "l"]
     assert execute(command) == 2
-    assert "'a' has none" in capfd.readouterr().err
+    assert "'a' has no policy" in capfd.readouterr().err
     assert execute([*command, "--dry-run"]) == 2
-    assert "'a' has none" in capfd.readouterr().err
+    assert "'a' has no policy" in capfd.readouterr().err
     assert execute([*command, "--strict-values"]) == 2
     message = capfd.readouterr().err
     assert "'a'" in message
@@ -166,7 +166,7 @@ def test_nulls_that_clip_cannot_clip_are_left_out_with_a_ledger(
     one, two = both(tmp_path, "null", RUNS["ledger"], monkeypatch, capfd, caplog)
     assert one == two
     assert one["exit code"] == 0
-    assert "such as a null, are left out" in one["stderr"]
+    assert "are not counted (clip cannot place them)" in one["stderr"]
     (tmp_path / "strict").mkdir()
     two = both(tmp_path / "strict", "null", [*RUNS["ledger"], "--strict-values"], monkeypatch, capfd, caplog)[1]
     assert two["exit code"] == 2

@@ -38,7 +38,7 @@ def test_prefixes_of_ten_thousand_values_have_a_stated_gap_or_are_refused() -> N
     """mbi#5."""
     plan = compile(prefixes(10_000, 1, 1, 1))
     assert 0 < plan.gap < 0.2
-    assert "certified only within" in plan.explain()
+    assert "its error is only proven to be at most" in plan.explain()
     with pytest.raises(SizeError, match=r"10,000 cells needs .* of memory.* the limit is .*; use uniform centring"):
         compile(prefixes(10_000, 1, 1, 1), centring={"a0": some_weights(10_000)})
 

@@ -171,10 +171,10 @@ def test_options_are_checked(options: dict[str, Any]) -> None:
         compile(workload(), **options)
 
 
-def test_given_weights_change_the_plan_and_are_told() -> None:
+def test_weights_that_a_caller_gives_change_the_plan_and_are_shown() -> None:
     u: Array = np.array([0.3, 0.15, 0.1, 0.15, 0.3])
     made = compile(workload(), centring={"a": u})
-    assert "given centring" in made.explain()
+    assert "weighted centring" in made.explain()
     assert made.rmse() != pytest.approx(compile(workload()).rmse(), rel=1e-6)
 
 
