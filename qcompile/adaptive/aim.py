@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from qcompile.adaptive import conditional_planner as crp
 from qcompile.adaptive.candidates import Candidates, candidate_nodes, score_sensitivity, whole_weights
-from qcompile.adaptive.history import History, Round, Selection, Step
+from qcompile.adaptive.history import History, Round, SelectionStep, Step
 from qcompile.adaptive.objective import Objective
 from qcompile.adaptive.resolutions import expected_noise
 from qcompile.adaptive.spending import MEASURING, Spending
@@ -183,7 +183,7 @@ class _Run:
                 self.rounds.append(Round(i, budget, None, steps, skipped))
         shrunk = self.settings.reference != "none"
         self.levels = {i: self.objective.levels(i, self.sensitivities, shrunk) for i in self.candidates.nodes}
-        self.spoiled: dict[int, list[float]] = {}
+        self.noisy_cells: dict[int, list[float]] = {}
         self.marginals = self._estimator()
         self._rescore(self.candidates.nodes)
 
@@ -202,7 +202,7 @@ class _Run:
         before = self.marginals.estimate(chosen).copy()
         steps, skipped, changes = self._measure_below(chosen, share.measurement)
         self._rescore(self.marginals.update(changes))
-        grown = not share.last and not self._taught(chosen, before, sigma)
+        grown = not share.last and not self._is_informative(chosen, before, sigma)
         if grown:
             self.spending.grow()
         self.rounds.append(Round(chosen, share.selection + share.measurement, selection, steps, skipped, grown))
@@ -211,28 +211,30 @@ class _Run:
         """Look again at the candidates among some nodes, several at a time."""
         held = [i for i in nodes if i in self.candidates]
         effort = RESCORING * sum(cells(self._shape(i)) for i in held)
-        jobs = (partial(self._looked_at, i) for i in held)
-        for node, (distances, spoiled) in zip(held, in_order(jobs, effort, self.settings.workers), strict=True):
+        jobs = (partial(self._compare, i) for i in held)
+        for node, (distances, noisy_cells) in zip(held, in_order(jobs, effort, self.settings.workers), strict=True):
             self.candidates.note(node, distances)
-            self.spoiled[node] = spoiled
+            self.noisy_cells[node] = noisy_cells
 
-    def _looked_at(self, node: int) -> tuple[tuple[int, ...], list[float]]:
-        """How wrong a candidate's estimate is at every level, and how many of its cells noise would spoil."""
+    def _compare(self, node: int) -> tuple[tuple[int, ...], list[float]]:
+        """The distance of a candidate's estimate at every level, and its number of cells that noise dominates."""
         estimate, levels = self.marginals.estimate(node), self.levels[node]
-        return self.candidates.distances(node, estimate, levels), [v.spoiled(v.summed(estimate)) for v in levels]
+        return self.candidates.distances(node, estimate, levels), [
+            v.count_noisy_cells(v.aggregate(estimate)) for v in levels
+        ]
 
-    def _taught(self, node: int, before: Array, sigma: float) -> bool:
+    def _is_informative(self, node: int, before: Array, sigma: float) -> bool:
         """Whether a marginal's estimate moved by more than noise does, at any level."""
         moved = self.marginals.estimate(node) - before
-        far = [float(np.abs(level.summed(moved)).sum()) for level in self.levels[node]]
+        far = [float(np.abs(level.aggregate(moved)).sum()) for level in self.levels[node]]
         return any(f > noise for f, noise in zip(far, self._expected_noise(node, sigma), strict=True))
 
-    def _select(self, share: Fraction, sigma: float) -> tuple[int, Selection]:
+    def _select(self, share: Fraction, sigma: float) -> tuple[int, SelectionStep]:
         """The exponential mechanism over all candidates."""
-        selection = Selection.of(
+        selection = SelectionStep.of(
             self.candidates.sensitivity, self.chance.selection_scale(self.candidates.sensitivity, share)
         )
-        self.spending.book(selection.cost, share)
+        self.spending.reserve(selection.cost, share)
         scores = self.candidates.scores({i: self._expected_noise(i, sigma) for i in self.candidates.nodes})
         label = f"round {len(self.rounds) + 1}: selection"
         return self.candidates.nodes[self.chance.select(scores, selection.scale, label)], selection
@@ -251,7 +253,7 @@ class _Run:
             if weight > 0:
                 part = share * weight / sum(weights)
                 scale = measurement_scale(2 * part, self._sensitivity(i))
-                self.spending.book(scale.cost / 2, part)
+                self.spending.reserve(scale.cost / 2, part)
                 step, changes[i] = self._measure(i, scale, f"round {len(self.rounds) + 1}: {self.closure.title(i)}")
                 steps.append(step)
         return tuple(steps), tuple(i for i, w in zip(nodes, weights, strict=True) if not w), changes
@@ -268,8 +270,8 @@ class _Run:
         return self.sensitivities[int(self.closure.class_of[node])]
 
     def _expected_noise(self, node: int, sigma: float) -> list[float]:
-        pairs = zip(self.spoiled[node], self.levels[node], strict=True)
-        return [expected_noise(sigma, spoiled, level.spread) for spoiled, level in pairs]
+        pairs = zip(self.noisy_cells[node], self.levels[node], strict=True)
+        return [expected_noise(sigma, noisy_cells, level.spread) for noisy_cells, level in pairs]
 
     def _shape(self, node: int) -> tuple[int, ...]:
         return self.closure.shape(self.closure.nodes[node])

@@ -130,7 +130,7 @@ class Candidates:
         """
         off = _grid_steps(estimate)
         off -= self._tables[node]
-        return tuple(int(min(float(np.abs(level.summed(off)).sum()), _LARGEST_ERROR)) for level in levels)
+        return tuple(int(min(float(np.abs(level.aggregate(off)).sum()), _LARGEST_ERROR)) for level in levels)
 
     def note(self, node: int, distances: tuple[int, ...]) -> None:
         """Take note of how wrong a marginal's new estimate is."""

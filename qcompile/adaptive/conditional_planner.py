@@ -68,8 +68,8 @@ def allocate(
     _check(prior, cost, loss, budget)
     if not 0 <= least_share < 1:
         raise InternalError(f"the least share of a budget must be in [0, 1), got {least_share!r}")
-    weights, priors = _in_shares(prior, cost, loss, budget)
-    shares = _cut(weights, priors, least_share, filling or water_filling)
+    weights, priors = _to_shares(prior, cost, loss, budget)
+    shares = _drop_small(weights, priors, least_share, filling or water_filling)
     return np.asarray(shares / cost * budget)
 
 
@@ -80,8 +80,8 @@ def relaxed(prior: Array, cost: Array, loss: Array, budget: float) -> Array:
     prior get nothing. Arguments, result and errors are those of `allocate`.
     """
     _check(prior, cost, loss, budget)
-    weights, priors = _in_shares(prior, cost, loss, budget)
-    return np.asarray(_poured(weights, priors, weights > 0, _free_filling) * (budget / cost))
+    weights, priors = _to_shares(prior, cost, loss, budget)
+    return np.asarray(_fill_among(weights, priors, weights > 0, _free_filling) * (budget / cost))
 
 
 def predicted(prior: Array, loss: Array, added: Array) -> float:
@@ -168,24 +168,24 @@ def _check(prior: Array, cost: Array, loss: Array, budget: float) -> None:
         raise InternalError("no node of the marginal has a loss: there is nothing to spend a budget on")
 
 
-def _in_shares(prior: Array, cost: Array, loss: Array, budget: float) -> tuple[Array, Array]:
+def _to_shares(prior: Array, cost: Array, loss: Array, budget: float) -> tuple[Array, Array]:
     """The weights, of largest 1, and the priors in shares of the budget; infinite where they exceed all doubles."""
     weights = np.sqrt(loss) * np.sqrt(cost)
     with np.errstate(over="ignore"):
         return weights / weights.max(), prior / budget * cost
 
 
-def _cut(weights: Array, priors: Array, least_share: float, filling: Filling) -> Array:
+def _drop_small(weights: Array, priors: Array, least_share: float, filling: Filling) -> Array:
     """The shares with small ones dropped."""
-    shares = _poured(weights, priors, weights > 0, filling)
+    shares = _fill_among(weights, priors, weights > 0, filling)
     wet = shares > 0
-    small = wet & (shares < least_share) & ~_missed(weights, priors, shares, least_share)
+    small = wet & (shares < least_share) & ~_indispensable(weights, priors, shares, least_share)
     if not small.any() or shares[small].sum() > MOST_DROPPED:
         return shares
-    return _poured(weights, priors, wet & ~small, filling)
+    return _fill_among(weights, priors, wet & ~small, filling)
 
 
-def _missed(weights: Array, priors: Array, shares: Array, least_share: float) -> BoolArray:
+def _indispensable(weights: Array, priors: Array, shares: Array, least_share: float) -> BoolArray:
     """The nodes without whose measurement the error would grow by more than the least share."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         error = np.where(weights > 0, weights**2 / (priors + shares), 0.0)
@@ -193,7 +193,7 @@ def _missed(weights: Array, priors: Array, shares: Array, least_share: float) ->
         return np.asarray(without - error > least_share * error.sum())
 
 
-def _poured(weights: Array, priors: Array, among: BoolArray, filling: Filling) -> Array:
+def _fill_among(weights: Array, priors: Array, among: BoolArray, filling: Filling) -> Array:
     """The optimal shares where only these nodes may be measured."""
     shares = np.zeros(len(weights))
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

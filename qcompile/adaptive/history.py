@@ -32,7 +32,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectionStep:
     """One use of the exponential mechanism.
 
     Attributes:
@@ -44,13 +44,13 @@ class Selection:
     cost: Fraction
 
     @staticmethod
-    def of(sensitivity: int, scale: float) -> Selection:
+    def of(sensitivity: int, scale: float) -> SelectionStep:
         """With noise of a scale on scores of a sensitivity: rho = epsilon^2 / 8, epsilon = 2 sensitivity / scale.
 
         References:
           Cesar, Rogers 2021, arXiv 2004.07223.
         """
-        return Selection(scale, Fraction(sensitivity) ** 2 / (2 * Fraction(scale) ** 2))
+        return SelectionStep(scale, Fraction(sensitivity) ** 2 / (2 * Fraction(scale) ** 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Round:
 
     marginal: int
     budget: Fraction
-    selection: Selection | None
+    selection: SelectionStep | None
     steps: tuple[Step, ...]
     skipped: tuple[int, ...]
     grown: bool = False

@@ -68,7 +68,7 @@ class Objective:
         whole = [Marginal(a) for a in attributes]
         alike = shrunk and is_residual_basis(self._strategies[int(self._lattice.class_of[node])])
         fine = Level((), math.prod(f.count for f in whole), self._spread(Product(tuple(whole)), sensitivities), alike)
-        added = {n for p, _ in self._products.get(self._lattice.nodes[node], []) for n in added_up(p)}
+        added = {n for p, _ in self._products.get(self._lattice.nodes[node], []) for n in summed_attributes(p)}
         if not any(a.name in added and a.size > 2 for a in attributes):
             return (fine,)
         blocks: list[Factor] = [
@@ -96,6 +96,6 @@ class Objective:
         return {i: e for i, e in errors.items() if e > 0}
 
 
-def added_up(product: Product) -> Iterator[str]:
+def summed_attributes(product: Product) -> Iterator[str]:
     """The attributes along which a product's queries add up neighbouring values."""
     return (name for f in product.factors if f.kind not in ("marginal", "whole") for name in f.names)

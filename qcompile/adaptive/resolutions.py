@@ -32,15 +32,15 @@ class Level:
     spread: float
     shrunk: bool
 
-    def summed(self, table: Array) -> Array:
+    def aggregate(self, table: Array) -> Array:
         """A table at this resolution; itself where that is its cells."""
         for axis, starts in enumerate(self.starts):
             if starts is not None:
                 table = np.add.reduceat(table, starts, axis=axis)
         return table
 
-    def spoiled(self, estimate: Array) -> float:
-        """How many cells of an estimate at this resolution noise can spoil."""
+    def count_noisy_cells(self, estimate: Array) -> float:
+        """The number of cells of an estimate at this resolution that noise can dominate."""
         return effective_cells(estimate) if self.shrunk else float(self.cells)
 
 
@@ -62,7 +62,7 @@ def expected_noise(sigma: float, cell_count: float, spread: float) -> float:
 
 
 def effective_cells(estimate: Array) -> float:
-    """The number of cells that noise can spoil where tables are shrunk: ``(sum p^(1/3))^(3/2)``, p the shares of cells.
+    """The number of cells that noise dominates where tables are shrunk: ``(sum p^(1/3))^(3/2)``, p the shares of cells.
 
     All cells count where they hold the same, few where most are empty, as noise on those is shrunk away: the
     exponential of Renyi's entropy of order 1/3. With the number of all cells (order 0, as in AIM) large sparse tables

@@ -23,7 +23,7 @@ GROWTH = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class RoundBudget:
     """The budget of one round, in rho.
 
     Attributes:
@@ -57,17 +57,17 @@ class Spending:
         """The share of one attribute's first measurement: ``0.9 rho / (2 nodes)``, at most once per attribute."""
         return self._take(self._first)
 
-    def next_round(self) -> Share:
+    def next_round(self) -> RoundBudget:
         """The share of the next round; all that is left where it is no more than two rounds' budget."""
         last = self.left <= 2 * self._round
         amount = self._take(self.left if last else self._round)
-        return Share(amount * (1 - MEASURING), amount * MEASURING, last)
+        return RoundBudget(amount * (1 - MEASURING), amount * MEASURING, last)
 
     def grow(self) -> None:
         """The last round taught nothing: the next ones get more."""
         self._round *= GROWTH
 
-    def book(self, cost: Fraction, share: Fraction) -> None:
+    def reserve(self, cost: Fraction, share: Fraction) -> None:
         """Account for something before it is drawn.
 
         Args:

@@ -31,7 +31,7 @@ PROCESSING = ("none", "nonnegative", "consistent", "integer")
 """
 
 
-class Best:
+class BestEstimates:
     """Best estimates of all marginals in the closure.
 
     Args:

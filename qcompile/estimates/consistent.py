@@ -120,7 +120,7 @@ def _connected(part: Node, holders: Mapping[Node, list[Node]]) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class DualPoint:
     """Prices, and the dual objective there.
 
     Attributes:
@@ -176,7 +176,7 @@ class Dual:
             x[: owner.size] += prices[owner]
         return np.maximum(x, 0.0, out=x)
 
-    def at(self, prices: Array) -> Point:
+    def at(self, prices: Array) -> DualPoint:
         """The objective at some prices."""
         x = self.cells(prices)
         positive = np.flatnonzero(x)
@@ -191,7 +191,7 @@ class Dual:
         gradient = self.projected(sums, np.ones(prices.size))
         gradient[totals] -= self.total
         value = float(x @ x) / 2 - self.total * float(prices[totals].sum())
-        return Point(prices, value, gradient, np.maximum(counts, 1.0))
+        return DualPoint(prices, value, gradient, np.maximum(counts, 1.0))
 
     def projected(self, slopes: Array, curvature: Array) -> Array:
         """The steepest ascent in the metric of the curvatures, among steps that keep the condition on prices."""
@@ -244,7 +244,7 @@ def _minimised(dual: Dual, prices: Array, tolerance: float) -> Array:
     )
 
 
-def _direction(dual: Dual, point: Point, steps: Steps) -> Array:
+def _direction(dual: Dual, point: DualPoint, steps: Steps) -> Array:
     """Downhill, by the two loops of L-BFGS with the projection in between."""
     slope, shares = point.gradient.copy(), list[float]()
     for step, change, bend in reversed(steps):
@@ -261,7 +261,7 @@ def _direction(dual: Dual, point: Point, steps: Steps) -> Array:
     return -ascent
 
 
-def _followed(dual: Dual, point: Point, direction: Array) -> Point:
+def _followed(dual: Dual, point: DualPoint, direction: Array) -> DualPoint:
     """A step that is neither too long nor too short (Wolfe's conditions), by bisection.
 
     A sum of squares has too few digits to see the last steps' gain, which slopes show: on a quadratic, one at the end

@@ -14,7 +14,7 @@ from qcompile.lattice.lattice import Node
 from qcompile.support.arrays import Array, outer
 
 
-class Pairs:
+class PairTables:
     """The nodes of one and two attributes, as far as they are known.
 
     Args:

@@ -22,7 +22,7 @@ import numpy as np
 from qcompile.estimates import forest, loglinear
 from qcompile.estimates.corrector import Corrector
 from qcompile.estimates.grem import Estimates
-from qcompile.estimates.pair_tables import Pairs
+from qcompile.estimates.pair_tables import PairTables
 from qcompile.lattice.lattice import Lattice, Node, lower_covers, subsets
 from qcompile.lattice.reconstruct import Residual, lift_residual, marginal
 from qcompile.support.arrays import Array
@@ -37,7 +37,7 @@ REFERENCES = ("none", "independence", "tree", "loglinear", "auto")
 - auto: the tree for pairs, loglinear for larger nodes.
 """
 
-Found = tuple[Array, Array]
+ResidualTable = tuple[Array, Array]
 """A node's residual, lifted, and its non-negative table."""
 
 
@@ -55,9 +55,9 @@ class References:
         self._estimates, self._lattice, self._kind = estimates, estimates.lattice, kind
         self._tolerance, self._sweeps = tolerance, sweeps
         self._corrector = Corrector(estimates)
-        self._found: dict[int, Found] = {}
+        self._found: dict[int, ResidualTable] = {}
         self._information: dict[Node, float] = {}
-        self._pairs = Pairs(estimates, self._corrector, tree=False)
+        self._pairs = PairTables(estimates, self._corrector, tree=False)
         self.update(())
 
     def update(self, changed: Iterable[int]) -> list[int]:
@@ -82,7 +82,7 @@ class References:
 
     def _small_moves(self) -> set[int]:
         """Make all nodes of up to two attributes anew, and take over those that moved."""
-        self._pairs = Pairs(self._estimates, self._corrector, tree=self._kind in ("tree", "auto"))
+        self._pairs = PairTables(self._estimates, self._corrector, tree=self._kind in ("tree", "auto"))
         found = {self._lattice.index[()]: (np.zeros(0), np.array(self._corrector.total))}
         found |= {i: (np.zeros(0), table) for i, table in self._pairs.counts.items()}
         found |= {i: self._both(i, table) for i, table in self._pairs.tables.items()}
@@ -128,17 +128,17 @@ class References:
             return self._estimates.residual(node)
         return self._get(node)[0]
 
-    def _get(self, node: int) -> Found:
+    def _get(self, node: int) -> ResidualTable:
         """A node that others are built on; the maximal ones take most of the memory and are not kept."""
         if node not in self._found:
             self._found[node] = self._both(node, self._table(node))
         return self._found[node]
 
-    def _both(self, node: int, table: Array) -> Found:
+    def _both(self, node: int, table: Array) -> ResidualTable:
         return lift_residual(self._lattice, table, self._lattice.nodes[node]), self._corrector.counts(node, table)
 
-    def _far(self, found: Found, other: Found) -> bool:
-        return float(np.abs(found[1] - other[1]).sum()) > self._tolerance * self._corrector.total
+    def _far(self, new: ResidualTable, other: ResidualTable) -> bool:
+        return float(np.abs(new[1] - other[1]).sum()) > self._tolerance * self._corrector.total
 
     @cached_property
     def _order(self) -> list[int]:

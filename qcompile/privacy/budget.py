@@ -1,7 +1,7 @@
-"""The privacy budget of a run, as it was asked for, and what that request is worth in every other currency.
+"""The privacy budget of a run, as it was asked for, and its value in every other currency.
 
 Everything is a fraction: parts of a budget add up to it exactly, and a request is converted once, to the safe side.
-What a budget is said to be worth is an upper bound of the privacy loss, rounded up in every currency and in print.
+The stated values are upper bounds of the privacy loss, rounded up in every currency and in print.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from qcompile.privacy.noise.scale import Scale
 from qcompile.release.provenance import MECHANISMS, NOISES, Provenance, certain_stamps
 from qcompile.release.release import Release
 from qcompile.release.rounds import history_data, read_history
-from qcompile.release.scales import agree, read_fraction, read_scale, scale_data
+from qcompile.release.scales import read_fraction, read_scale, scale_data, scales_agree
 from qcompile.release.values import IN_MEMORY, MEASURED, StoredValues, parts
 from qcompile.support import archive
 from qcompile.support.files import replacing
@@ -198,7 +198,7 @@ def _check_scales(plan: Plan, provenance: Provenance, scales: tuple[Scale, ...])
     expected = plan.scales(provenance.charge)
     total = sum((s.cost * m for s, m in zip(scales, plan.closure.members.tolist(), strict=True)), Fraction(0))
     pairs = zip(scales, expected, strict=True)
-    if total > 2 * provenance.charge or not all(agree(s, e, provenance.noise) for s, e in pairs):
+    if total > 2 * provenance.charge or not all(scales_agree(s, e, provenance.noise) for s, e in pairs):
         raise StorageError(
             "the noise scales of the release contradict its charge; its standard errors and its privacy cannot both be "
             "as stated: measure again"

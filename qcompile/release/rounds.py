@@ -7,13 +7,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from qcompile.adaptive.candidates import candidate_nodes, score_sensitivity, whole_weights
-from qcompile.adaptive.history import History, Round, Selection, Step
+from qcompile.adaptive.history import History, Round, SelectionStep, Step
 from qcompile.adaptive.spending import GROWTH, Spending
 from qcompile.errors import StorageError
 from qcompile.lattice.lattice import subsets
 from qcompile.plan.basis import BASES, basis_strategies
 from qcompile.plan.plan import Plan
-from qcompile.release.scales import SLACK, honest, read_fraction, read_scale, scale_data
+from qcompile.release.scales import SLACK, read_fraction, read_scale, scale_data, scale_matches_cost
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +59,7 @@ def read_history(data: dict[str, Any], plan: Plan, charge: Fraction, noise: str,
 
 def _read_round(data: dict[str, Any]) -> Round:
     chosen = data["selection"]
-    selection = None if chosen is None else Selection(float(chosen[0]), read_fraction(chosen[1]))
+    selection = None if chosen is None else SelectionStep(float(chosen[0]), read_fraction(chosen[1]))
     steps = tuple(Step(_index(node), read_scale(scale)) for node, *scale in data["steps"])
     if type(data["grown"]) is not bool:
         raise ValueError("a round taught something or not")
@@ -87,9 +87,9 @@ def _check_costs(history: History, plan: Plan, charge: Fraction, noise: str, ref
     expected = [plan.unit.sensitivity_squared(s) for s in strategies]
     weights = whole_weights(plan, candidate_nodes(plan), reference != "none")
     score = score_sensitivity(plan, weights)
-    fair = all(honest(s.scale, expected[int(plan.closure.class_of[s.node])], noise) for s in history.steps)
+    fair = all(scale_matches_cost(s.scale, expected[int(plan.closure.class_of[s.node])], noise) for s in history.steps)
     chosen = [r.selection for r in history.rounds if r.selection is not None]
-    fair = fair and all(0 < s.scale < math.inf and s == Selection.of(score, s.scale) for s in chosen)
+    fair = fair and all(0 < s.scale < math.inf and s == SelectionStep.of(score, s.scale) for s in chosen)
     if not (fair and _replayed(history, plan, charge)):
         raise StorageError(
             "the rounds of the release contradict its charge; its standard errors and its privacy cannot both be as "

@@ -45,7 +45,7 @@ def read_scale(data: Any) -> Scale:
     return scale
 
 
-def agree(found: Scale, expected: Scale, noise: str) -> bool:
+def scales_agree(found: Scale, expected: Scale, noise: str) -> bool:
     """Whether a scale is the one expected, but for rounding.
 
     Args:
@@ -63,10 +63,10 @@ def agree(found: Scale, expected: Scale, noise: str) -> bool:
     return power_of_two and 256 <= found.sigma / found.grid < 512 and abs(found.sigma / expected.sigma - 1) <= SLACK
 
 
-def honest(scale: Scale, sensitivity_squared: Fraction, noise: str) -> bool:
+def scale_matches_cost(scale: Scale, sensitivity_squared: Fraction, noise: str) -> bool:
     """Whether a measurement of some sensitivity has the noise that its stated cost takes."""
     if not sensitivity_squared or not scale.sigma:
         return not sensitivity_squared and scale == PUBLIC
     if scale.cost <= 0:
         return False
-    return agree(scale, Scale(math.sqrt(sensitivity_squared / scale.cost), 1.0, scale.cost), noise)
+    return scales_agree(scale, Scale(math.sqrt(sensitivity_squared / scale.cost), 1.0, scale.cost), noise)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from qcompile.errors import StorageError
 
-Values = npt.NDArray[Any]
+NodeValues = npt.NDArray[Any]
 """A node's measurements: whole multiples of its grid, of any width, with rounded noise; doubles otherwise."""
 
 MEASURED = "measured/"
@@ -33,7 +33,7 @@ IN_MEMORY = 2**28
 """Bytes of measurements up to which a file is read at once."""
 
 
-def narrow(values: Values) -> Values:
+def narrow(values: NodeValues) -> NodeValues:
     """Whole numbers in the narrowest type that holds them all; anything else as it is."""
     if values.dtype.kind != "i" or not values.size:
         return values
@@ -55,9 +55,9 @@ def cuts(rows: Sequence[int]) -> list[range]:
 
 def parts(
     rows: Sequence[int],
-    values: Sequence[Values],
+    values: Sequence[NodeValues],
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Iterator[tuple[str, Values]]:
+) -> Iterator[tuple[str, NodeValues]]:
     """The arrays of a file, by name, one at a time.
 
     Args:
@@ -76,21 +76,21 @@ def name(number: int) -> str:
     return f"{MEASURED}{number:05}"
 
 
-class ByNode(Sequence[Values], ABC):
+class ByNode(Sequence[NodeValues], ABC):
     """The measurements of every node, by its position, each found when it is asked for."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def of_node(self, node: int) -> Values:
+    def of_node(self, node: int) -> NodeValues:
         """The measurements of a node that there is."""
 
     @overload
-    def __getitem__(self, node: int) -> Values: ...
+    def __getitem__(self, node: int) -> NodeValues: ...
     @overload
-    def __getitem__(self, node: slice) -> Sequence[Values]: ...
-    def __getitem__(self, node: int | slice) -> Values | Sequence[Values]:
+    def __getitem__(self, node: slice) -> Sequence[NodeValues]: ...
+    def __getitem__(self, node: int | slice) -> NodeValues | Sequence[NodeValues]:
         if isinstance(node, slice):
             return [self[i] for i in range(*node.indices(len(self)))]
         if not 0 <= node < len(self):
@@ -111,7 +111,7 @@ class StoredValues(ByNode):
       StorageError: there are other parts than these nodes have.
     """
 
-    def __init__(self, parts: Mapping[str, Values], rows: Sequence[int], whole: bool, where: object) -> None:
+    def __init__(self, parts: Mapping[str, NodeValues], rows: Sequence[int], whole: bool, where: object) -> None:
         self.parts, self.rows, self.whole, self.where = parts, rows, whole, where
         self._cuts = cuts(rows)
         if set(parts) != {name(i) for i in range(len(self._cuts))}:
@@ -123,7 +123,7 @@ class StoredValues(ByNode):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def of_node(self, node: int) -> Values:
+    def of_node(self, node: int) -> NodeValues:
         """The measurements of a node.
 
         Raises:
@@ -135,7 +135,7 @@ class StoredValues(ByNode):
         first = self._ends[self._starts[number]]
         return self._part(number)[self._ends[node] - first : self._ends[node + 1] - first]
 
-    def _read(self, number: int) -> Values:
+    def _read(self, number: int) -> NodeValues:
         """A part, verified.
 
         Raises:

@@ -24,7 +24,7 @@ from typing import IO, Any
 import numpy as np
 
 from qcompile.errors import StorageError
-from qcompile.release.values import PART, ByNode, Values, narrow
+from qcompile.release.values import PART, ByNode, NodeValues, narrow
 from qcompile.support.files import sync_folder
 from qcompile.support.numbered_backup import Pending
 
@@ -59,7 +59,7 @@ class Journal(ByNode):
     def __len__(self) -> int:
         return self._nodes
 
-    def of_node(self, node: int) -> Values:
+    def of_node(self, node: int) -> NodeValues:
         """The measurements of a node; none where it is not on disk."""
         if node not in self._where:
             return NOTHING
@@ -92,7 +92,7 @@ class Journal(ByNode):
             ) from None
         self.charged = number
 
-    def keep(self, measured: Iterable[tuple[int, Values]]) -> None:
+    def keep(self, measured: Iterable[tuple[int, NodeValues]]) -> None:
         """Write measurements to disk as they come, some at a time.
 
         Args:
@@ -101,7 +101,7 @@ class Journal(ByNode):
         Raises:
           StorageError: the disk refuses.
         """
-        held, size, since = list[tuple[int, Values]](), 0, time.monotonic()
+        held, size, since = list[tuple[int, NodeValues]](), 0, time.monotonic()
         for node, values in measured:
             held.append((node, values))
             size += values.size
@@ -111,7 +111,7 @@ class Journal(ByNode):
         if held:
             self._write(held)
 
-    def _write(self, held: list[tuple[int, Values]]) -> None:
+    def _write(self, held: list[tuple[int, NodeValues]]) -> None:
         number = self._parts
         nodes, sizes = [n for n, _ in held], [v.size for _, v in held]
         path = self.folder / _name(number)

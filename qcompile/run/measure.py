@@ -17,7 +17,7 @@ from qcompile.lattice.lattice import Lattice, Node, below
 from qcompile.plan.plan import Plan
 from qcompile.privacy.noise.scale import Scale, root_up
 from qcompile.queries.schema import Names
-from qcompile.release.values import Values
+from qcompile.release.values import NodeValues
 from qcompile.run.randomness import Noise
 from qcompile.strategy import Strategy
 from qcompile.support.arrays import IntArray, marginalise
@@ -37,7 +37,7 @@ def measure(
     noise: Noise,
     workers: int | None = None,
     done: Container[int] = (),
-) -> Iterator[tuple[int, Values]]:
+) -> Iterator[tuple[int, NodeValues]]:
     """Measure every node with a non-zero Gram, several views at a time; in memory that does not grow with their number.
 
     Args:
@@ -53,10 +53,10 @@ def measure(
     """
     closure, nodes_of = plan.closure, assign_nodes(plan, done)
 
-    def view(names: Names, table: Callable[[], IntArray]) -> list[tuple[int, Values]]:
-        return [(i, one(i, x)) for i, x in node_tables(closure, names, table(), nodes_of[names])]
+    def view(names: Names, table: Callable[[], IntArray]) -> list[tuple[int, NodeValues]]:
+        return [(i, measure_node(i, x)) for i, x in node_tables(closure, names, table(), nodes_of[names])]
 
-    def one(index: int, table: IntArray) -> Values:
+    def measure_node(index: int, table: IntArray) -> NodeValues:
         c = int(closure.class_of[index])
         x = table.transpose(closure.orders[index])
         return noise(plan.strategies[c], x, scales[c], closure.title(index))
@@ -66,9 +66,9 @@ def measure(
         yield from measured
 
 
-def collect(measured: Iterable[tuple[int, Values]], nodes: int) -> tuple[Values, ...]:
+def collect(measured: Iterable[tuple[int, NodeValues]], nodes: int) -> tuple[NodeValues, ...]:
     """Measurements by node; empty for nodes that are not measured."""
-    values: list[Values] = [np.zeros(0)] * nodes
+    values: list[NodeValues] = [np.zeros(0)] * nodes
     for index, numbers in measured:
         values[index] = numbers
     return tuple(values)

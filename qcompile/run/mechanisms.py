@@ -16,7 +16,7 @@ from qcompile.plan.basis import basis_strategies
 from qcompile.plan.plan import Plan
 from qcompile.release.provenance import Provenance
 from qcompile.release.release import Release
-from qcompile.release.values import Values
+from qcompile.release.values import NodeValues
 from qcompile.run.journal import Journal
 from qcompile.run.measure import collect, measure, require_range
 from qcompile.run.options import RunOptions
@@ -142,8 +142,8 @@ def _require_candidates(plan: Plan) -> None:
 
 
 def _count(
-    measured: Iterator[tuple[int, Values]], progress: Progress, done: int, plan: Plan
-) -> Iterator[tuple[int, Values]]:
+    measured: Iterator[tuple[int, NodeValues]], progress: Progress, done: int, plan: Plan
+) -> Iterator[tuple[int, NodeValues]]:
     """Report each measured node, of all that are measured."""
     total = int((plan.closure.class_of >= 0).sum())
     for number, item in enumerate(measured, start=done + 1):

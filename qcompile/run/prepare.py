@@ -10,7 +10,7 @@ from qcompile.plan.plan import Plan
 from qcompile.privacy.budget import Budget
 from qcompile.privacy.ledger.charges import Charge
 from qcompile.privacy.ledger.ledger import Ledger
-from qcompile.privacy.ledger.snapshot import Book
+from qcompile.privacy.ledger.snapshot import Snapshot
 from qcompile.release.files import schema_hash
 from qcompile.release.provenance import Provenance, stamps
 from qcompile.run.execute import PreparedRun
@@ -38,7 +38,7 @@ def prepare(plan: Plan, budget: Budget, options: RunOptions) -> PreparedRun:
         raise OptionError(f"budget must be a Budget such as Budget(epsilon=1, delta='1e-9'), got {budget!r}")
     require_output(options)
     ledger = _ledger(options)
-    snapshot = None if ledger is None else ledger.book
+    snapshot = None if ledger is None else ledger.snapshot
     _require_plan(plan, options)
     document = PlanDocument.of(plan)
     charge = _charge(plan, budget, document, options)
@@ -55,7 +55,7 @@ def _ledger(options: RunOptions) -> Ledger | None:
     return ledger if ledger is None or isinstance(ledger, Ledger) else Ledger(ledger)
 
 
-def _require_left(ledger: Ledger, snapshot: Book, charge: Charge) -> Fraction:
+def _require_left(ledger: Ledger, snapshot: Snapshot, charge: Charge) -> Fraction:
     """The rho left after the charge; a ledger that would refuse it now, refuses.
 
     Raises:

@@ -15,7 +15,7 @@ from qcompile.privacy.noise.opendp_gaussian import enlarged_sigma, opendp_gaussi
 from qcompile.privacy.noise.random_bytes import ByteSource, SeededSource, SystemSource
 from qcompile.privacy.noise.rounded_gaussian import rounded_gaussian
 from qcompile.privacy.noise.scale import Scale
-from qcompile.release.values import Values
+from qcompile.release.values import NodeValues
 from qcompile.strategy import Strategy
 from qcompile.support.arrays import IntArray
 
@@ -23,7 +23,7 @@ from qcompile.support.arrays import IntArray
 class Noise(Protocol):
     """Adds noise to one node."""
 
-    def __call__(self, strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Values:
+    def __call__(self, strategy: Strategy, x: IntArray, scale: Scale, node: str) -> NodeValues:
         """Measurements of counts ``x`` (axes in the strategy's order) on the node of that name."""
 
 
@@ -34,7 +34,7 @@ def rounded(sources: Callable[[str], ByteSource]) -> Noise:
       sources: the random source of each node, by its name.
     """
 
-    def add(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Values:
+    def add(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> NodeValues:
         grid = scale.grid
         floats = x.astype(np.float64)
         scaled = strategy.apply(floats) / grid  # exact: the grid is a power of two
@@ -50,7 +50,7 @@ def rounded(sources: Callable[[str], ByteSource]) -> Noise:
     return add
 
 
-def opendp(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Values:
+def opendp(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> NodeValues:
     """OpenDP's Gaussian on floats: slow, the cross-check."""
     values = strategy.apply(x.astype(np.float64))
     if scale.sigma == 0:
@@ -75,7 +75,7 @@ def _sensitivity_squared(scale: Scale) -> Fraction:
     return scale.cost * Fraction(scale.sigma) ** 2
 
 
-def none(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Values:
+def none(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> NodeValues:
     """No noise: for tests."""
     return strategy.apply(x.astype(np.float64))
 

@@ -27,7 +27,7 @@ from qcompile.api import Plan
 from qcompile.data.engines.given_counts import GivenCounts
 from qcompile.privacy.budget import Budget
 from qcompile.privacy.noise.scale import Scale
-from qcompile.release.values import Values
+from qcompile.release.values import NodeValues
 from qcompile.run import measure as measuring
 from qcompile.run import randomness
 from qcompile.strategy import Strategy
@@ -92,7 +92,7 @@ def releases(
     schema, scales = plan.workload.schema, plan.scales(charge)
     made = randomness.make_noise(noise, None if noise == "opendp" else seed)
 
-    def stacked(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> Values:
+    def stacked(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> NodeValues:
         return made(cast("Strategy", Stacked(strategy, repetitions)), x, scale, node)
 
     counts = GivenCounts.of({schema.names: table.reshape(schema.shape(schema.names))}, schema)

@@ -23,7 +23,7 @@ from qcompile.privacy.noise.random_bytes import ByteSource, SeededSource
 from qcompile.privacy.noise.scale import Scale
 from qcompile.privacy.unit import PrivacyUnit
 from qcompile.queries.schema import Schema
-from qcompile.release.values import Values
+from qcompile.release.values import NodeValues
 from qcompile.run import mechanisms, randomness
 from qcompile.strategy import KroneckerStrategy, Strategy
 from qcompile.support.arrays import Array, IntArray
@@ -231,8 +231,8 @@ def charged_late(patch: Patch) -> None:
         waiting.append((self, entry))
         return 1
 
-    def then(*args: Any, **options: Any) -> Iterator[tuple[int, Values]]:
-        values: list[tuple[int, Values]] = list(measure(*args, **options))
+    def then(*args: Any, **options: Any) -> Iterator[tuple[int, NodeValues]]:
+        values: list[tuple[int, NodeValues]] = list(measure(*args, **options))
         for ledger, entry in waiting:
             charge(ledger, entry)
         return iter(values)

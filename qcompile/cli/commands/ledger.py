@@ -45,7 +45,7 @@ def create(
             f"a ledger needs a budget: qcompile ledger create {path} --epsilon 1 --delta 1e-6 (or --rho, --mu, --cost)"
         )
     made = Ledger.create(path, budget, neighbours=neighbours, contributions=contributions)
-    result(f"{path}: may spend {made.book.facts['budget']}")
+    result(f"{path}: may spend {made.snapshot.facts['budget']}")
     result(f"charge it with: qcompile run ... --ledger {path}")
 
 
@@ -65,14 +65,14 @@ def show(
 
 
 def _data(ledger: Ledger) -> dict[str, Any]:
-    book = ledger.book
+    snapshot = ledger.snapshot
     return {
-        "budget": {"rho": _exactly(book.budget), "request": book.facts["budget"]},
-        "created": book.facts["time"],
-        "privacy": book.unit,
-        "spent": _exactly(book.spent),
-        "remaining": _exactly(book.remaining),
-        "entries": [_entry_data(e) for e in book.entries],
+        "budget": {"rho": _exactly(snapshot.budget), "request": snapshot.facts["budget"]},
+        "created": snapshot.facts["time"],
+        "privacy": snapshot.unit,
+        "spent": _exactly(snapshot.spent),
+        "remaining": _exactly(snapshot.remaining),
+        "entries": [_entry_data(e) for e in snapshot.entries],
     }
 
 
@@ -92,19 +92,19 @@ def _entry_data(entry: Entry) -> dict[str, Any]:
 def _lines(ledger: Ledger) -> list[str]:
     from qcompile.support.text import printable, table
 
-    book = ledger.book
-    fixed = [f"{name} {'none' if value is None else value}" for name, value in book.unit.items()]
+    snapshot = ledger.snapshot
+    fixed = [f"{name} {'none' if value is None else value}" for name, value in snapshot.unit.items()]
     lines = [
-        f"ledger {ledger.path}, since {book.facts['time']}",
-        f"  budget     {book.facts['budget']}",
+        f"ledger {ledger.path}, since {snapshot.facts['time']}",
+        f"  budget     {snapshot.facts['budget']}",
         f"  privacy    {printable(', '.join(fixed) or 'fixed by the first charge')}",
-        f"  spent      {_amount(book.spent)}",
-        f"  remaining  {_amount(book.remaining)}",
+        f"  spent      {_amount(snapshot.spent)}",
+        f"  remaining  {_amount(snapshot.remaining)}",
     ]
-    if not book.entries:
+    if not snapshot.entries:
         return [*lines, "  no charges yet"]
     head = ["#", "time (UTC)", "rho", "asked as", "mechanism", "noise", "plan", "release", "content"]
-    return [*lines, "", *table(head, [_row(e) for e in book.entries], left=set(range(1, len(head))))]
+    return [*lines, "", *table(head, [_row(e) for e in snapshot.entries], left=set(range(1, len(head))))]
 
 
 def _row(entry: Entry) -> list[str]:

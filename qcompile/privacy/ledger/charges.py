@@ -66,7 +66,7 @@ class Entry:
     content: str | None
 
 
-def checked(charge: Charge) -> Charge:
+def check_charge(charge: Charge) -> Charge:
     """The charge with its amount as a fraction.
 
     Raises:
@@ -84,7 +84,7 @@ def checked(charge: Charge) -> Charge:
     return replace(charge, rho=exact("rho", charge.rho), contributions=rows)
 
 
-def insert(connection: sqlite3.Connection, charge: Charge) -> int:
+def insert_charge(connection: sqlite3.Connection, charge: Charge) -> int:
     """Write a charge, and return its number."""
     values = {name: getattr(charge, name) for name in _COLUMNS}
     values |= {"rho": str(charge.rho), "time": charge.time or now(), "version": __version__}
@@ -96,7 +96,7 @@ def insert(connection: sqlite3.Connection, charge: Charge) -> int:
     return number
 
 
-def read(connection: sqlite3.Connection) -> tuple[Entry, ...]:
+def read_entries(connection: sqlite3.Connection) -> tuple[Entry, ...]:
     """All charges in their order; a ValueError where one is no amount."""
     columns = ("number", "version", "release", "content", *_COLUMNS)
     rows = connection.execute(f"SELECT {', '.join(columns)} FROM entries ORDER BY number")

@@ -21,8 +21,8 @@ from qcompile.privacy.budget import Budget
 from qcompile.privacy.exact_numbers import Number, exact, rounded_text
 from qcompile.privacy.ledger import charges
 from qcompile.privacy.ledger.charges import Charge, Entry
-from qcompile.privacy.ledger.snapshot import Book
-from qcompile.privacy.ledger.sqlite_file import connected, create
+from qcompile.privacy.ledger.snapshot import Snapshot
+from qcompile.privacy.ledger.sqlite_file import connect_ledger, create_file
 from qcompile.privacy.unit import MOST_CONTRIBUTIONS, NEIGHBOURS
 from qcompile.support.options import one_of, whole
 from qcompile.support.text import plural
@@ -44,11 +44,11 @@ class Ledger:
 
     def __repr__(self) -> str:
         try:
-            book = self.book
+            snapshot = self.snapshot
         except StorageError as e:
             return f"<Ledger {str(self.path)!r}: {e}>"
-        spent, left = rounded_text(book.spent, up=True), rounded_text(book.remaining)
-        entries = plural(len(book.entries), "entry", "entries")
+        spent, left = rounded_text(snapshot.spent, up=True), rounded_text(snapshot.remaining)
+        entries = plural(len(snapshot.entries), "entry", "entries")
         return f"<Ledger {str(self.path)!r}: rho {spent} spent, {left} left, {entries}>"
 
     @staticmethod
@@ -73,12 +73,12 @@ class Ledger:
         """
         if not isinstance(budget, Budget):
             raise OptionError(f"budget must be a Budget such as Budget(epsilon=1, delta='1e-9'), got {budget!r}")
-        given = {"rho": str(budget.rho), "budget": budget.describe(), "version": __version__, "time": charges.now()}
+        fixed = {"rho": str(budget.rho), "budget": budget.describe(), "version": __version__, "time": charges.now()}
         if neighbours is not None:
-            given["neighbours"] = one_of("neighbours", neighbours, NEIGHBOURS)
+            fixed["neighbours"] = one_of("neighbours", neighbours, NEIGHBOURS)
         if contributions is not None:
-            given["contributions"] = str(whole("contributions", contributions, 1, "rows", MOST_CONTRIBUTIONS))
-        create(Path(path), given)
+            fixed["contributions"] = str(whole("contributions", contributions, 1, "rows", MOST_CONTRIBUTIONS))
+        create_file(Path(path), fixed)
         return Ledger(path)
 
     @staticmethod
@@ -89,34 +89,34 @@ class Ledger:
           StorageError: there is none, or the file is damaged or something else.
         """
         ledger = Ledger(path)
-        _ = ledger.book
+        _ = ledger.snapshot
         return ledger
 
     @property
-    def book(self) -> Book:
+    def snapshot(self) -> Snapshot:
         """All that the ledger says now."""
-        with connected(self.path) as connection:
-            return Book.of(connection, self.path)
+        with connect_ledger(self.path) as connection:
+            return Snapshot.of(connection, self.path)
 
     @property
     def budget(self) -> Fraction:
         """All that may ever be spent, in rho."""
-        return self.book.budget
+        return self.snapshot.budget
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """All charges in their order."""
-        return self.book.entries
+        return self.snapshot.entries
 
     @property
     def spent(self) -> Fraction:
         """Sum of all charges, in rho."""
-        return self.book.spent
+        return self.snapshot.spent
 
     @property
     def remaining(self) -> Fraction:
         """What is left, in rho; never negative."""
-        return self.book.remaining
+        return self.snapshot.remaining
 
     def require(self, charge: Charge) -> None:
         """Refuse what `charge` would refuse now, and change nothing.
@@ -126,7 +126,7 @@ class Ledger:
           BudgetError: the charge is for another privacy unit.
           StorageError: the file is missing or damaged.
         """
-        self.book.require(charges.checked(charge), self.path)
+        self.snapshot.require(charges.check_charge(charge), self.path)
 
     def charge(self, charge: Charge | Number) -> int:
         """Spend, before anything is drawn: the charge is on disk when this returns.
@@ -144,16 +144,16 @@ class Ledger:
           OptionError: the charge names a relation or a number of rows that cannot be.
           StorageError: the file is missing, damaged, or in use by another process for longer than a minute.
         """
-        asked = charges.checked(charge if isinstance(charge, Charge) else self._bare(charge))
-        with connected(self.path) as connection:
+        asked = charges.check_charge(charge if isinstance(charge, Charge) else self._bare(charge))
+        with connect_ledger(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")  # the write lock first: nobody charges between the sum and the insert
-            Book.of(connection, self.path).require(asked, self.path)
-            number = charges.insert(connection, asked)
+            Snapshot.of(connection, self.path).require(asked, self.path)
+            number = charges.insert_charge(connection, asked)
             connection.execute("COMMIT")
         return number
 
     def _bare(self, rho: Number) -> Charge:
-        fixed: dict[str, Any] = self.book.unit
+        fixed: dict[str, Any] = self.snapshot.unit
         return Charge(rho=exact("rho", rho), **fixed)
 
     def entry_of(self, run: str) -> int | None:
@@ -183,7 +183,7 @@ class Ledger:
         Raises:
           StorageError: no such entry, or it has a release.
         """
-        with connected(self.path) as connection:
+        with connect_ledger(self.path) as connection:
             statement = "UPDATE entries SET release = ?, content = ? WHERE number = ? AND content IS NULL"
             if connection.execute(statement, (release, content, number)).rowcount != 1:
                 raise StorageError(f"ledger {self.path} has no entry {number} that waits for its release")

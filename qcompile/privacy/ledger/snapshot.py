@@ -13,11 +13,11 @@ from qcompile.errors import BudgetError, OverspendError
 from qcompile.privacy.exact_numbers import amount_text, finite
 from qcompile.privacy.ledger import charges
 from qcompile.privacy.ledger.charges import Charge, Entry
-from qcompile.privacy.ledger.sqlite_file import damaged, facts
+from qcompile.privacy.ledger.sqlite_file import damage_error, read_facts
 
 
 @dataclass(frozen=True)
-class Book:
+class Snapshot:
     """The facts of a ledger and all its entries.
 
     Attributes:
@@ -31,17 +31,17 @@ class Book:
     budget: Fraction
 
     @staticmethod
-    def of(connection: sqlite3.Connection, path: Path) -> Book:
+    def of(connection: sqlite3.Connection, path: Path) -> Snapshot:
         """Read it.
 
         Raises:
           StorageError: it does not hold what was once written.
         """
-        found = facts(connection)
+        found = read_facts(connection)
         try:
-            return Book(found, charges.read(connection), finite("rho", found["rho"]))
+            return Snapshot(found, charges.read_entries(connection), finite("rho", found["rho"]))
         except (ValueError, LookupError):  # a BudgetError is a ValueError
-            raise damaged(path) from None
+            raise damage_error(path) from None
 
     @cached_property
     def spent(self) -> Fraction:
@@ -76,18 +76,18 @@ class Book:
         for name, fixed in self.unit.items():
             if getattr(charge, name) != fixed:
                 raise BudgetError(
-                    f"ledger {path} adds up charges with {name} {_said(fixed)}, this one has {name} "
-                    f"{_said(getattr(charge, name))}; losses of different privacy units do not add up: use its unit"
+                    f"ledger {path} adds up charges with {name} {_shown(fixed)}, this one has {name} "
+                    f"{_shown(getattr(charge, name))}; losses of different privacy units do not add up: use its unit"
                 )
         if charge.rho > self.remaining:
-            raise OverspendError(_overspent(path, charge.rho, self.remaining), charge.rho, self.remaining)
+            raise OverspendError(_overspend_message(path, charge.rho, self.remaining), charge.rho, self.remaining)
 
 
-def _said(value: str | int | None) -> str:
+def _shown(value: str | int | None) -> str:
     return "none" if value is None else repr(value) if isinstance(value, str) else str(value)
 
 
-def _overspent(path: Path, requested: Fraction, remaining: Fraction) -> str:
+def _overspend_message(path: Path, requested: Fraction, remaining: Fraction) -> str:
     parts = {"requested": requested, "remaining": remaining, "short by": requested - remaining}
     listed = ", ".join(f"{name} {amount_text(value)}" for name, value in parts.items())
     return f"ledger {path} has too little left of its rho: {listed}; nothing was charged, ask for less"

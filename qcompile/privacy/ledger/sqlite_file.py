@@ -53,7 +53,7 @@ BEGIN SELECT RAISE(ABORT, 'a charge is never changed'); END;
 """Against accidents: who can write the file can also drop a trigger."""
 
 
-def create(path: Path, facts: Mapping[str, str]) -> None:
+def create_file(path: Path, facts: Mapping[str, str]) -> None:
     """Fill a hidden file and give it its name, which fails where the name is taken.
 
     Raises:
@@ -87,7 +87,7 @@ def _fill(path: Path, facts: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def connected(path: Path) -> Iterator[sqlite3.Connection]:
+def connect_ledger(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that is closed afterwards; what was not committed is undone.
 
     Raises:
@@ -102,12 +102,12 @@ def connected(path: Path) -> Iterator[sqlite3.Connection]:
             _require_ledger(connection, path)
             yield connection
     except sqlite3.OperationalError as e:
-        raise StorageError(_unusable(path, e)) from None
+        raise StorageError(_unusable_message(path, e)) from None
     except sqlite3.DatabaseError as e:
-        raise (StorageError(_foreign(path)) if "not a database" in str(e) else damaged(path)) from None
+        raise (StorageError(_foreign_message(path)) if "not a database" in str(e) else damage_error(path)) from None
 
 
-def damaged(path: Path) -> StorageError:
+def damage_error(path: Path) -> StorageError:
     """What to say of a ledger that cannot be what was once written."""
     return StorageError(
         f"ledger {path} is damaged; restore it from a backup and add what was spent since: a new one would forget past "
@@ -127,14 +127,14 @@ def _require_file(path: Path) -> None:
     if there == "nothing":
         raise StorageError(f"there is no ledger {path}; create one with: qcompile ledger create {path}")
     if there != "file":
-        raise StorageError(_foreign(path))
+        raise StorageError(_foreign_message(path))
 
 
-def _foreign(path: Path) -> str:
+def _foreign_message(path: Path) -> str:
     return f"{path} is not a ledger of qcompile; name the ledger of this dataset"
 
 
-def facts(connection: sqlite3.Connection) -> dict[str, str]:
+def read_facts(connection: sqlite3.Connection) -> dict[str, str]:
     """What was fixed when the ledger was made: rho, budget, version, time; neighbours and contributions where given."""
     return dict(connection.execute("SELECT name, value FROM facts").fetchall())
 
@@ -143,14 +143,14 @@ def _require_ledger(connection: sqlite3.Connection, path: Path) -> None:
     [application] = connection.execute("PRAGMA application_id").fetchone()
     [version] = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
-        raise StorageError(_foreign(path))
+        raise StorageError(_foreign_message(path))
     if version != VERSION:
         raise StorageError(
             f"{path} has ledger format {version}, this qcompile reads {VERSION}; use the one that wrote it"
         )
 
 
-def _unusable(path: Path, error: sqlite3.OperationalError) -> str:
+def _unusable_message(path: Path, error: sqlite3.OperationalError) -> str:
     if "locked" in str(error):
         return f"ledger {path} has been in use by another process for {WAIT:.0f} s, so nothing was noted: try again"
     return f"ledger {path} cannot be used ({error}); check permissions and disk, and see what it holds: ledger show"

@@ -68,10 +68,9 @@ def root_up(square: Fraction) -> float:
       BudgetError: it is no normal double.
     """
     # With square * 4^e in [2^104, 2^106) its root lies in [2^52, 2^53): there the doubles times 2^e are the integers.
+    # A fraction of bit lengths that differ by d lies between 2^(d-1) and 2^(d+1), so it is never above that interval.
     e = (105 - (square.numerator.bit_length() - square.denominator.bit_length())) // 2
-    if square * Fraction(4) ** e >= 2**106:
-        e -= 1
-    elif square * Fraction(4) ** e < 2**104:
+    if square * Fraction(4) ** e < 2**104:
         e += 1
     scaled = square * Fraction(4) ** e
     root = math.isqrt(math.floor(scaled))

@@ -33,7 +33,7 @@ CACHED_CELLS = 2**24
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Source:
+class AnswerSource:
     """One view of the lattice with its measurements.
 
     Attributes:

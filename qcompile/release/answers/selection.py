@@ -40,7 +40,7 @@ FEWER = (
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class SelectedAnswers:
     """Some products of a family.
 
     Attributes:
@@ -112,7 +112,7 @@ def require_product(product: Product) -> None:
     require_memory(f"the {product.count:,} answers over {over}", ARRAYS * product.count, remedy)
 
 
-def select(workload: Workload, name: str, of: Of = None, where: Where = None) -> Selection:
+def select(workload: Workload, name: str, of: Of = None, where: Where = None) -> SelectedAnswers:
     """What is asked for of a family.
 
     Args:
@@ -127,13 +127,13 @@ def select(workload: Workload, name: str, of: Of = None, where: Where = None) ->
     family = workload.family(name)
     count = len(family.factors)
     every = tuple(range(count)) if family.choose is None else ()
-    found = Selection(family, family.factors, family.choose or (count, count), every)
+    found = SelectedAnswers(family, family.factors, family.choose or (count, count), every)
     if of is not None:
         found = _over(workload, found, _listed("of", of))
     return found if where is None else _labelled(found, _texts(where))
 
 
-def _over(workload: Workload, whole: Selection, names: tuple[str, ...]) -> Selection:
+def _over(workload: Workload, whole: SelectedAnswers, names: tuple[str, ...]) -> SelectedAnswers:
     for i, name in enumerate(names):
         if name not in workload.schema:
             raise OptionError(f"unknown attribute {name!r}; {did_you_mean(str(name), workload.schema.names)}")
@@ -143,8 +143,8 @@ def _over(workload: Workload, whole: Selection, names: tuple[str, ...]) -> Selec
     if factors is None:
         raise OptionError(_no_product(workload, whole.family, frozenset(names)))
     if factors and whole.sizes[1] == 1:
-        return Selection(whole.family, factors, (1, 1), ())
-    return Selection(whole.family, factors, (len(factors), len(factors)), tuple(range(len(factors))))
+        return SelectedAnswers(whole.family, factors, (1, 1), ())
+    return SelectedAnswers(whole.family, factors, (len(factors), len(factors)), tuple(range(len(factors))))
 
 
 def _factors_over(family: Family, wanted: frozenset[str]) -> tuple[Factor, ...] | None:
@@ -206,7 +206,7 @@ def _texts(where: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...
     return found
 
 
-def _labelled(found: Selection, wanted: Mapping[str, tuple[str, ...]]) -> Selection:
+def _labelled(found: SelectedAnswers, wanted: Mapping[str, tuple[str, ...]]) -> SelectedAnswers:
     """Of a selection the products that have all these columns, and of their queries those with these labels."""
     factors, held = list[Factor | None](found.factors), set[int]()
     for column, labels in wanted.items():
@@ -225,7 +225,7 @@ def _labelled(found: Selection, wanted: Mapping[str, tuple[str, ...]]) -> Select
     return selected
 
 
-def _holding(found: Selection, factors: Sequence[Factor | None], held: set[int], columns: int) -> Selection:
+def _holding(found: SelectedAnswers, factors: Sequence[Factor | None], held: set[int], columns: int) -> SelectedAnswers:
     """The products that hold the factors at some places; where a product is one factor, it is any one of them."""
     if found.sizes[1] == 1 and not found.fixed:
         kept = [f for i, f in enumerate(factors) if f is not None and i in held] if columns == 1 else []

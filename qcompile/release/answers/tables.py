@@ -12,7 +12,7 @@ import numpy as np
 from qcompile.queries.factors import Factor
 from qcompile.queries.workload import Product
 from qcompile.release.answers.intervals import Width
-from qcompile.release.answers.selection import Selection
+from qcompile.release.answers.selection import SelectedAnswers
 from qcompile.support.arrays import Array
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Layout:
       schema: Arrow's, with the metadata.
     """
 
-    def __init__(self, selection: Selection, width: Width | None, made: str) -> None:
+    def __init__(self, selection: SelectedAnswers, width: Width | None, made: str) -> None:
         import pyarrow as pa
 
         self._width = width
@@ -146,7 +146,7 @@ def cells_table(attributes: Sequence[str], labels: Sequence[Sequence[str]], arra
 
 
 def label_column(column: str) -> str:
-    """The name of a label column; attributes that are called like a result column are told apart."""
+    """The name of a label column; an attribute with the name of a result column gets a suffix."""
     return f"{column} (label)" if column in RESERVED else column
 
 

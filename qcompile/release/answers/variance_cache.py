@@ -7,27 +7,27 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from qcompile.queries.workload import Product
-from qcompile.release.answers.answer_source import CACHED_CELLS, Source
+from qcompile.release.answers.answer_source import CACHED_CELLS, AnswerSource
 from qcompile.strategy.variances import Numbers
 from qcompile.support.arrays import Array
 
 
 @dataclass(eq=False)
-class Repeated:
+class VarianceCache:
     """Variances of products, found once for all that have the same factors, classes of nodes and noise.
 
     Attributes:
       source: what the products are answered from.
     """
 
-    source: Source
+    source: AnswerSource
     _found: dict[Hashable, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._numbers = Numbers(self.source.lattice)
 
     def variances(self, product: Product) -> Array:
-        """As `Source.variances`."""
+        """As `AnswerSource.variances`."""
         key = self._numbers.key(product), self._noise(product)
         if key not in self._found:
             table = self.source.variances(product)

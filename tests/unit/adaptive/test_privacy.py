@@ -15,7 +15,7 @@ import pytest
 import qcompile as qc
 from qcompile.adaptive import aim, candidates
 from qcompile.adaptive.candidates import Candidates, candidate_nodes
-from qcompile.adaptive.history import Selection
+from qcompile.adaptive.history import SelectionStep
 from qcompile.adaptive.objective import Objective
 from qcompile.api import Plan, compile
 from qcompile.cli.app import execute
@@ -104,7 +104,7 @@ def quieter(patch: pytest.MonkeyPatch) -> None:
 
 
 def free_selection(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Selection, "of", staticmethod(lambda sensitivity, scale: Selection(scale / 100, Fraction(0))))
+    patch.setattr(SelectionStep, "of", staticmethod(lambda sensitivity, scale: SelectionStep(scale / 100, Fraction(0))))
 
 
 BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

@@ -89,7 +89,7 @@ def test_unbiased_answers_are_the_measurements(release: Release, plan: Plan) -> 
     names = next(v for v in plan.workload.views if v in measured(release))
     found = release.marginal(names, estimate="unbiased")
     node = plan.closure.index[tuple(plan.closure.schema.positions[n] for n in names)]
-    expected = release._best._estimates.marginal(node)
+    expected = release._measurements.best._estimates.marginal(node)
     np.testing.assert_allclose(found.array, expected)
     assert (found.std_error > 0).all()
     one = release.ask(f"count({names[0]} = 1 and {names[1]} = 0)", estimate="unbiased")
@@ -102,7 +102,7 @@ def test_unbiased_answers_are_the_measurements(release: Release, plan: Plan) -> 
 def test_processing_does_what_it_says(plan: Plan, processing: str) -> None:
     """On a table so small beside its noise that many cells come out negative."""
     release = plan.run(full_table(plan, 150), qc.Budget(rho="1/50"), mechanism="adaptive", test_seed=1)
-    total = float(release._best._estimates.rows)
+    total = float(release._measurements.best._estimates.rows)
     tables = {v: release.marginal(v, processing=processing) for v in plan.workload.views}
     assert {t.processing for t in tables.values()} == {processing}
     for t in tables.values():

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from qcompile.adaptive.spending import Share, Spending
+from qcompile.adaptive.spending import RoundBudget, Spending
 from qcompile.errors import InternalError
 
 HOSTILE = [
@@ -21,7 +21,7 @@ HOSTILE = [
 ]
 
 
-def spend(spending: Spending, ones: int, growths: list[bool]) -> tuple[list[Fraction], list[Share]]:
+def spend(spending: Spending, ones: int, growths: list[bool]) -> tuple[list[Fraction], list[RoundBudget]]:
     """All shares of a run that grows when it is told to."""
     first = [spending.initial() for _ in range(ones)]
     rounds = []
@@ -78,15 +78,15 @@ def test_the_last_round_takes_what_two_would() -> None:
 def test_a_draw_may_not_cost_more_than_its_share() -> None:
     spending = Spending(Fraction(1), 10)
     share = spending.next_round()
-    spending.book(share.selection, share.selection)
+    spending.reserve(share.selection, share.selection)
     with pytest.raises(InternalError, match="its share"):
-        spending.book(share.measurement + Fraction(1, 10**30), share.measurement)
+        spending.reserve(share.measurement + Fraction(1, 10**30), share.measurement)
 
 
 def test_draws_may_not_cost_more_than_was_shared_out() -> None:
     """A share that is used twice is noticed, although each draw by itself is within it."""
     spending = Spending(Fraction(1), 10)
     share = spending.next_round()
-    spending.book(share.measurement, share.measurement)
+    spending.reserve(share.measurement, share.measurement)
     with pytest.raises(InternalError, match="its share"):
-        spending.book(share.measurement, share.measurement)
+        spending.reserve(share.measurement, share.measurement)

@@ -102,7 +102,7 @@ def test_every_question_goes_to_the_better_source() -> None:
     plan = compile(made, blocks=[["m"]])
     counts = some_counts(made.schema)
     release = plan.run({("a",): counts}, UNIT)
-    closure, block = release._sources
+    closure, block = release._measurements.sources
     product = qc.grammar.parse_query("count(a = 2)", made.schema)
     variances = [s.ask(product)[1] for s in (closure, block)]
     assert variances[1] < variances[0]

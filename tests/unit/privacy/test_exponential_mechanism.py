@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from qcompile.adaptive.history import Selection
+from qcompile.adaptive.history import SelectionStep
 from qcompile.errors import BudgetError, InternalError
 from qcompile.privacy.noise.exponential_mechanism import (
     LARGEST_SCORE,
@@ -41,7 +41,7 @@ STEPS = np.array([40, 30, 20, *[0] * 30])
 
 
 def selection_cost(sensitivity: int, scale: float) -> Fraction:
-    return Selection.of(sensitivity, scale).cost
+    return SelectionStep.of(sensitivity, scale).cost
 
 
 def scaled(scale: float, offset: int = 0) -> IntArray:

@@ -94,11 +94,11 @@ def test_an_entry_says_what_was_spent_for_what(ledger: Ledger) -> None:
         plan="abc",
         time="2026-01-02T03:04:05+00:00",
     )
-    assert ledger.book.unit == {}
+    assert ledger.snapshot.unit == {}
     number = ledger.charge(charge)
     (entry,) = Ledger.open(ledger.path).entries
     assert (entry.number, entry.charge, entry.release, entry.content) == (number, charge, None, None)
-    assert ledger.book.unit == {"neighbours": "replace-one", "contributions": 2, "unit": "home"}
+    assert ledger.snapshot.unit == {"neighbours": "replace-one", "contributions": 2, "unit": "home"}
     ledger.record(number, "x.release", "f00")
     (entry,) = ledger.entries
     assert (entry.charge, entry.release, entry.content) == (charge, "x.release", "f00")
@@ -106,7 +106,7 @@ def test_an_entry_says_what_was_spent_for_what(ledger: Ledger) -> None:
 
 def test_a_charge_without_a_time_gets_one(ledger: Ledger) -> None:
     ledger.charge(1)
-    assert len(ledger.entries[0].charge.time) == len("2026-01-02T03:04:05+00:00") == len(ledger.book.facts["time"])
+    assert len(ledger.entries[0].charge.time) == len("2026-01-02T03:04:05+00:00") == len(ledger.snapshot.facts["time"])
 
 
 def test_a_release_is_recorded_once(ledger: Ledger) -> None:
@@ -150,7 +150,7 @@ def test_charges_are_for_one_privacy_unit(tmp_path: pathlib.Path) -> None:
     first = Ledger.create(tmp_path / "first", Budget(rho=1))
     first.charge(one)
     given = Ledger.create(tmp_path / "given", Budget(rho=1), neighbours="add-remove", contributions=1)
-    assert given.book.unit == {"neighbours": "add-remove", "contributions": 1}
+    assert given.snapshot.unit == {"neighbours": "add-remove", "contributions": 1}
     for ledger in (first, given):
         for charge in other:
             with pytest.raises(BudgetError, match="different privacy units do not add up"):
@@ -159,11 +159,11 @@ def test_charges_are_for_one_privacy_unit(tmp_path: pathlib.Path) -> None:
                 ledger.require(charge)
         ledger.charge(one)
     part = Ledger.create(tmp_path / "part", Budget(rho=1), contributions=2)
-    assert part.book.unit == {"contributions": 2}
+    assert part.snapshot.unit == {"contributions": 2}
     with pytest.raises(BudgetError):
         part.charge(one)
     part.charge(other[1])
-    assert part.book.unit == {"neighbours": "add-remove", "contributions": 2, "unit": None}
+    assert part.snapshot.unit == {"neighbours": "add-remove", "contributions": 2, "unit": None}
 
 
 def test_require_changes_nothing(ledger: Ledger) -> None:
@@ -178,7 +178,7 @@ def test_a_budget_of_epsilon_and_delta_is_its_rho(tmp_path: pathlib.Path) -> Non
     budget = Budget(epsilon=1, delta="1e-9")
     made = Ledger.create(tmp_path / "l", budget)
     assert made.budget == budget.rho
-    assert made.book.facts["budget"] == budget.describe()
+    assert made.snapshot.facts["budget"] == budget.describe()
     made.charge(budget.rho)
     assert made.remaining == 0
 

@@ -19,11 +19,10 @@ from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Ma
 from qcompile.queries.factors.selected import rows_of, with_labels
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Schema
 from qcompile.queries.workload import Family, Product, Workload
-from qcompile.release import release as release_module
-from qcompile.release.answers import intervals, tables
-from qcompile.release.answers.answer_source import Source
-from qcompile.release.answers.selection import MOST_ROWS, Selection, select
-from qcompile.release.answers.variance_cache import Repeated
+from qcompile.release.answers import intervals, measurements, tables
+from qcompile.release.answers.answer_source import AnswerSource
+from qcompile.release.answers.selection import MOST_ROWS, SelectedAnswers, select
+from qcompile.release.answers.variance_cache import VarianceCache
 from qcompile.support.arrays import Array, cells, require_memory
 
 AGE = Attribute("age", IntegerDomain(3, 7))
@@ -187,7 +186,7 @@ def test_counts_are_found_without_listing(name: str, release: Release, monkeypat
         raise AssertionError
 
     monkeypatch.setattr(Family, "products", walked)
-    monkeypatch.setattr(Selection, "products", walked)
+    monkeypatch.setattr(SelectedAnswers, "products", walked)
     assert select(workload(), name).count == whole.num_rows
     for names in sets:
         assert select(workload(), name, of=names).count > 0
@@ -311,13 +310,13 @@ def test_small_products_share_batches(release: Release) -> None:
 
 def test_batches_are_made_when_they_are_asked_for(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "FIRST", 1)
-    seen, answered = [], Source.answers
+    seen, answered = [], AnswerSource.answers
 
-    def answers(self: Source, product: Product) -> Array:
+    def answers(self: AnswerSource, product: Product) -> Array:
         seen.append(product.names)
         return answered(self, product)
 
-    monkeypatch.setattr(Source, "answers", answers)
+    monkeypatch.setattr(AnswerSource, "answers", answers)
     batches = iter(release.batches("three"))
     assert not seen
     next(batches)
@@ -331,14 +330,16 @@ def test_equal_numbers_are_computed_once(release: Release, monkeypatch: pytest.M
     attributes = tuple(Attribute(f"x{i}", IntegerDomain(0, n - 1)) for i, n in enumerate(sizes))
     plan = compile(Workload(Schema(attributes), (Family("f", "f", tuple(map(Prefix, attributes)), choose=(2, 2)),)))
     noisy = plan.run({a.name: np.arange(9) % a.size for a in attributes}, Budget(rho=1), test_seed=1)
-    expected = [np.sqrt(noisy._sources[0].variances(p)).ravel() for p in plan.workload.families[0].products()]
-    seen, computed = [], Source.variances
+    expected = [
+        np.sqrt(noisy._measurements.sources[0].variances(p)).ravel() for p in plan.workload.families[0].products()
+    ]
+    seen, computed = [], AnswerSource.variances
 
-    def variances(self: Source, product: Product) -> Array:
+    def variances(self: AnswerSource, product: Product) -> Array:
         seen.append(product.names)
         return computed(self, product)
 
-    monkeypatch.setattr(Source, "variances", variances)
+    monkeypatch.setattr(AnswerSource, "variances", variances)
     found = noisy.answers("f")["std_error"].to_numpy()
     np.testing.assert_allclose(found, np.concatenate(expected), rtol=1e-12)
     assert len(seen) == 3
@@ -346,10 +347,10 @@ def test_equal_numbers_are_computed_once(release: Release, monkeypatch: pytest.M
 
 def test_equal_numbers_with_other_noise_are_not_equal(adaptive: Release) -> None:
     """An adaptive run measures some nodes of a class, each as often as it found it worth."""
-    source = adaptive._sources[0]
+    source = adaptive._measurements.sources[0]
     noise = {adaptive.variances[i] for i, node in enumerate(adaptive.plan.closure.nodes) if len(node) == 2}
     assert len(noise) > 1
-    repeated = Repeated(source)
+    repeated = VarianceCache(source)
     for product in adaptive.plan.workload.families[0].products():
         np.testing.assert_array_equal(repeated.variances(product), source.variances(product))
 
@@ -421,7 +422,7 @@ def test_the_head_of_a_family_reads_its_first_products_only(release: Release, mo
 
 def test_best_estimates_that_do_not_fit_are_refused(release: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are made from everything that was measured; a large file is for unbiased estimates."""
-    monkeypatch.setattr(release_module, "require_memory", functools.partial(require_memory, limit=2000))
+    monkeypatch.setattr(measurements, "require_memory", functools.partial(require_memory, limit=2000))
     copy, values = watched(release)
     for ask in (copy.answers, copy.batches):
         with pytest.raises(SizeError, match=r"best estimates .* needs .* kB .*limit is 2.0 kB; ask for estimate='unb"):

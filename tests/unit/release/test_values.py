@@ -16,7 +16,7 @@ from qcompile.privacy.budget import Budget
 from qcompile.queries.factors import Marginal, Prefix
 from qcompile.release import files
 from qcompile.release import values as stored
-from qcompile.release.values import StoredValues, Values, cuts, narrow, parts
+from qcompile.release.values import NodeValues, StoredValues, cuts, narrow, parts
 from qcompile.support import archive
 from tests.conformance.helpers import family, integers, workload
 
@@ -81,7 +81,7 @@ def test_only_the_parts_that_a_question_needs_are_read(
     read, looked = load_release(large[1]), list[str]()
     arrays = archive.Archive.arrays
 
-    def watched(self: archive.Archive, names: list[str]) -> dict[str, Values]:
+    def watched(self: archive.Archive, names: list[str]) -> dict[str, NodeValues]:
         looked.extend(names)
         return arrays(self, names)
 

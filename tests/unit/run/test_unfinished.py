@@ -23,7 +23,7 @@ from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.queries.factors import Marginal, Prefix
 from qcompile.release import files
 from qcompile.release import values as stored
-from qcompile.release.values import Values
+from qcompile.release.values import NodeValues
 from qcompile.run import journal as journals
 from qcompile.run import measure as measuring
 from qcompile.run import mechanisms, randomness
@@ -59,7 +59,7 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     monkeypatch.setattr(journals, "PART", 1)  # every node goes to disk by itself
 
     def after(nodes: int) -> None:
-        def stopping(*args: Any, **options: Any) -> Iterator[tuple[int, Values]]:
+        def stopping(*args: Any, **options: Any) -> Iterator[tuple[int, NodeValues]]:
             for done, found in enumerate(measuring.measure(*args, **options)):
                 if done == nodes:
                     raise Stopped
@@ -115,7 +115,7 @@ def test_what_is_on_disk_is_not_drawn_again(
     def watched(kind: str, seed: int | None) -> Any:
         noise = randomness.make_noise(kind, seed)
 
-        def add(strategy: Any, x: Any, scale: Any, node: str) -> Values:
+        def add(strategy: Any, x: Any, scale: Any, node: str) -> NodeValues:
             drawn.append(node)
             return noise(strategy, x, scale, node)
 
@@ -409,7 +409,7 @@ def test_what_fails_while_measuring_says_what_is_spent_and_left_to_do(
     ledger = Ledger.create(tmp_path / "l", BUDGET)
     options: dict[str, Any] = {"ledger": ledger, "strict_values": True, "output": tmp_path / "x"}
 
-    def fails(*_: Any, **__: Any) -> Iterator[tuple[int, Values]]:
+    def fails(*_: Any, **__: Any) -> Iterator[tuple[int, NodeValues]]:
         raise error("the engine is gone")
 
     with monkeypatch.context() as patch:
