@@ -1,6 +1,7 @@
 # Two commands on a fresh machine with Python 3.11 and make:
-#   make demo   compile and run examples/couples on real data
-#   make test   every check and test
+#   make demo    compile and run examples/couples on real data
+#   make test    every check and test, with the coverage of what privacy rests on
+#   make check   the inner loop: every check, and all tests but the dearest
 # Each makes its own virtual environment; PYTHON=... chooses the interpreter.
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do \
@@ -8,11 +9,17 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 DEV := .venv
 DEMO := .venv-demo
 BENCH := .venv-bench
+LOWEST := .venv-lowest
+NEXT := .venv-next
 
 # One worker per core, each with one thread: threads of several workers would only wait for each other.
-TEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(DEV)/bin/pytest -q -n auto
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+TEST := $(ONE_THREAD) $(DEV)/bin/pytest -q -n auto
 
-.PHONY: demo examples test test-engines lint test-slow audit bench bench-large bench-adaptive bench-pgm format clean
+# What every supported environment must pass: all units and the command line, without the dearest.
+CORE := -m "not slow and not wide" tests/unit tests/golden tests/statistical --ignore=tests/unit/benchmarks
+
+.PHONY: demo examples check test test-lowest test-next test-engines lint test-slow audit bench bench-large bench-adaptive bench-pgm format clean
 
 demo: $(DEMO)/.ready
 	@$(DEMO)/bin/python examples/couples/couples.py
@@ -23,12 +30,23 @@ examples: $(DEMO)/.ready
 	$(DEMO)/bin/python examples/surveys/surveys.py
 	$(DEMO)/bin/python examples/adult/adult.py
 
+check: lint
+	$(TEST) -m "not slow and not wide"
+
+# Branches of qcompile/privacy and qcompile/run that no test takes are a failure: see [tool.coverage] in pyproject.toml.
 test: lint
-	$(TEST) -m "not slow"
+	$(TEST) -m "not slow" --cov --cov-fail-under=100
+
+# The core with the lowest allowed version of every dependency, and on another Python: make test-next NEXT_PYTHON=...
+test-lowest: $(LOWEST)/.ready
+	$(ONE_THREAD) $(LOWEST)/bin/python -m pytest -q -n 2 $(CORE)
+
+test-next: $(NEXT)/.ready
+	$(ONE_THREAD) $(NEXT)/bin/python -m pytest -q -n 2 $(CORE)
 
 # Spark and PostgreSQL against the other engines; fails where one of them cannot be had, see .ci/provision.
 test-engines: $(DEV)/.ready-engines
-	QCOMPILE_ENGINES=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(DEV)/bin/pytest -q -n 2 --dist loadfile -m engines tests/engines
+	QCOMPILE_ENGINES=1 $(ONE_THREAD) $(DEV)/bin/pytest -q -n 2 --dist loadfile -m engines tests/engines
 
 lint: $(DEV)/.ready
 	$(DEV)/bin/ruff check .
@@ -50,12 +68,12 @@ bench: $(DEV)/.ready
 
 # Large releases (3 minutes), and 100 million rows (3 GB of temporary files; Spark and PostgreSQL with --spark, --server).
 bench-large: $(DEV)/.ready
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(DEV)/bin/python benchmarks/streaming.py -o benchmarks/results/streaming.md
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(DEV)/bin/python benchmarks/many_rows.py -o benchmarks/results/rows.md
+	$(ONE_THREAD) $(DEV)/bin/python benchmarks/streaming.py -o benchmarks/results/streaming.md
+	$(ONE_THREAD) $(DEV)/bin/python benchmarks/many_rows.py -o benchmarks/results/rows.md
 
 # Adaptive runs; with AIM and Private-PGM (bench-pgm, up to an hour, before it) where they were measured.
 bench-adaptive: $(BENCH)/.ready
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BENCH)/bin/python benchmarks/adaptive.py -o benchmarks/results/adaptive.md
+	$(ONE_THREAD) $(BENCH)/bin/python benchmarks/adaptive.py -o benchmarks/results/adaptive.md
 
 bench-pgm: $(BENCH)/.ready
 	$(BENCH)/bin/python benchmarks/pgm.py
@@ -78,9 +96,23 @@ $(DEV)/.ready $(DEMO)/.ready $(BENCH)/.ready: pyproject.toml
 	$(AFTER)
 	touch $@
 
+$(LOWEST)/.ready: pyproject.toml .ci/lowest.py
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install -q --upgrade pip
+	$(PYTHON) .ci/lowest.py > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install -q -e ".[test]" -c $(@D)/constraints.txt
+	touch $@
+
+$(NEXT)/.ready: pyproject.toml
+	@test -n "$(NEXT_PYTHON)" || { echo "set NEXT_PYTHON=/path/to/python3.13, or another Python to test on"; exit 1; }
+	$(NEXT_PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install -q --upgrade pip
+	$(@D)/bin/python -m pip install -q -e ".[test]"
+	touch $@
+
 $(DEV)/.ready-engines: $(DEV)/.ready
 	$(DEV)/bin/python -m pip install -q -e ".[postgres,spark]"
 	touch $@
 
 clean:
-	rm -rf $(DEV) $(DEMO) $(BENCH) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(DEV) $(DEMO) $(BENCH) $(LOWEST) $(NEXT) .coverage* build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,3 +1,3 @@
 """The version, said once for the code; pyproject.toml agrees (a test checks)."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

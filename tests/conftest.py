@@ -1,7 +1,8 @@
-"""Shared fixtures: hypothesis profiles and the Adult tables."""
+"""Hypothesis profiles, the marker of wide tests, and the Adult tables."""
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import pathlib
 
@@ -14,6 +15,26 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
+WIDE = pathlib.Path(__file__).with_name("wide.txt")
+
+
+def wide_tests() -> dict[str, list[str]]:
+    """The patterns of parameters by test, from `wide.txt`."""
+    found: dict[str, list[str]] = {}
+    for line in WIDE.read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            test, _, pattern = line.partition("[")
+            found.setdefault(test, []).append(pattern.removesuffix("]") or "*")
+    return found
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of `wide.txt`; and group those that compile the same plans, see `tests.conformance.cases`."""
+    wide = wide_tests()
+    for item in items:
+        test, _, parameters = item.nodeid.partition("[")
+        if any(fnmatch.fnmatchcase(parameters.removesuffix("]"), pattern) for pattern in wide.get(test, ())):
+            item.add_marker(pytest.mark.wide)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import pytest
 
 from qcompile.api import Plan, compile
 from qcompile.errors import OptionError
+from qcompile.inspection.explain import as_json
 from qcompile.plan.plan import Measurement
 from qcompile.privacy.budget import Budget
 from qcompile.queries.factors import Predicate
@@ -40,6 +41,8 @@ def test_cost_variances_and_answers(case: Case) -> None:
     check_costs(plan)
     check_variances(plan)
     check_answers_without_noise(plan)
+    if case.neighbours == "add-remove":
+        check_distance_from_the_best(plan)
 
 
 def check_costs(plan: Plan) -> None:
@@ -123,6 +126,14 @@ def check_answers_without_noise(plan: Plan) -> None:
             rtol=1e-12,
             atol=1e-20,  # what is known exactly has a std_error of 0, not of a rounding error
         )
+
+
+def check_distance_from_the_best(plan: Plan) -> None:
+    """No plan is better than the bound on every matrix mechanism, and the excess is the distance from it."""
+    found = as_json(plan)["unrestricted"]
+    assert found["excess"] is not None
+    assert found["bound"] <= plan.sse() * (1 + 1e-12)
+    assert found["excess"] == pytest.approx(plan.sse() / found["bound"] - 1, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", sorted(set(WORKLOADS) - {"total", "size one only"}))

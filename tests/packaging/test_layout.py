@@ -14,6 +14,8 @@ import grimp
 import networkx
 import pytest
 
+from tests.conftest import wide_tests
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAPPED = {"qcompile": ROOT / "qcompile", "qcompile.grammar": ROOT / "grammar", "qcompile.solvers": ROOT / "solvers"}
 
@@ -56,6 +58,15 @@ def test_public_names_resolve() -> None:
         assert getattr(qcompile, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = qcompile.nonsense
+
+
+def test_wide_tests_exist() -> None:
+    """A line that names no test would let a dear one back into `make check`."""
+    wide = wide_tests()
+    assert len(wide) > 50
+    for test in wide:
+        file, _, function = test.partition("::")
+        assert f"\ndef {function}(" in (ROOT / file).read_text(encoding="utf-8"), test
 
 
 def test_imports_go_one_way() -> None:
