@@ -94,7 +94,7 @@ class Plan(planned.Plan):
 
 @final
 class Release(released.Release):
-    """What may be published, and every answer it supports (see `qcompile.release.release.Release`)."""
+    """The publishable result of a run, and every answer it supports (see `qcompile.release.release.Release`)."""
 
     plan: Plan
 

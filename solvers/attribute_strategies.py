@@ -47,7 +47,7 @@ def attribute_strategies(schema: Schema, choices: Mapping[str, str | Path | Arra
 
 def _strategy(name: str, size: int, value: str | Path | Array) -> AttributeStrategy:
     if isinstance(value, str) and value in STRATEGIES:
-        return AttributeStrategy(value, named_strategy(value, size))
+        return AttributeStrategy(value, make_named_strategy(value, size))
     matrix = _read_matrix(name, value) if isinstance(value, str | Path) else _convert_matrix(name, value)
     if matrix.ndim != 2 or matrix.shape[1] != size or not np.isfinite(matrix).all():
         raise OptionError(
@@ -76,7 +76,7 @@ def _read_matrix(name: str, path: str | Path) -> Array:
         raise OptionError(f"{path} cannot be read as a matrix: {e}; use .npy, or numbers separated by commas") from e
 
 
-def named_strategy(name: str, size: int) -> Array:
+def make_named_strategy(name: str, size: int) -> Array:
     """A strategy matrix by name, ``(queries, size)``; not centred.
 
     Args:
@@ -133,4 +133,4 @@ _MAKERS: Mapping[str, Callable[[int], Array]] = {
 }
 
 STRATEGIES = tuple(_MAKERS)
-"""Names that `named_strategy` knows."""
+"""Names that `make_named_strategy` knows."""

@@ -21,7 +21,7 @@ from qcompile.grammar.reading.source import At, SourceText
 from qcompile.grammar.reading.words import RESERVED
 
 Place: TypeAlias = tuple[int, int]
-"""Where in the grammar the parser is."""
+"""The parser's place in the grammar."""
 
 Key: TypeAlias = tuple[Place, str]
 """A place, and a terminal or keyword that does not fit there."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from qcompile import grammar
 from qcompile.compiler.designs import Design, designs
 from qcompile.errors import OptionError, SizeError
-from qcompile.lattice.decompose import centring_weights, checked_blocks, decompose
+from qcompile.lattice.decompose import centring_weights, check_blocks, decompose
 from qcompile.lattice.lattice import Lattice, Problem
 from qcompile.lattice.projection import is_uniform
 from qcompile.plan.options import CENTRINGS, GIVEN, SEARCHES, Options
@@ -116,7 +116,7 @@ def design(parsed: Parsed) -> Designed:
     request, workload = parsed.request, parsed.workload
     weights = centring_weights(workload.schema, request.plain.centring)
     centring = {name: u for name, u in zip(workload.schema.names, weights, strict=True) if not is_uniform(u)}
-    plain = Design(centring, checked_blocks(workload, request.plain.blocks))
+    plain = Design(centring, check_blocks(workload, request.plain.blocks))
     options = request.options
     search = NO_SEARCH if options.blocks == GIVEN else options.blocks
     optimise = options.centring == "optimised"

@@ -13,7 +13,7 @@ ENGINES = ("auto", "memory", "duckdb", "database", "spark")
 the database that has the table; Spark."""
 
 Place: TypeAlias = Literal["files", "frame", "duckdb", "server", "spark", "counts"]
-"""Where data is: in files, in memory, in a DuckDB database, on another database's server, in a Spark cluster; or
+"""The place of data: in files, in memory, in a DuckDB database, on another database's server, in a Spark cluster; or
 counted already."""
 
 POSSIBLE: dict[Place, tuple[str, ...]] = {

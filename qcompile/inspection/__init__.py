@@ -1,1 +1,1 @@
-"""What a plan says: as text, as data, and beside another plan."""
+"""A plan as text, as data, and compared with another plan."""

@@ -63,7 +63,7 @@ def symbolic(
     labels: Mapping[str, str] | None = None,
 ) -> tuple[Lattice, Splitter]:
     """The lattice for given centring weights of every attribute, with the symbolic sums behind its nodes."""
-    blocks = checked_blocks(workload, blocks)
+    blocks = check_blocks(workload, blocks)
     splitter = split(workload, weights, blocks)
     nodes = sorted(splitter.sums, key=lambda node: (len(node), node))
     named = tuple((labels or {}).get(name, "") for name in workload.schema.names)
@@ -143,7 +143,7 @@ def block_sums(raw: Splitter, workload: Workload, names: Sequence[str]) -> tuple
     return node, sums
 
 
-def checked_blocks(workload: Workload, blocks: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+def check_blocks(workload: Workload, blocks: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
     """The blocks with families by their own names, not aliases.
 
     Raises:

@@ -28,7 +28,7 @@ class ArrayStore:
         self.arrays: dict[str, npt.NDArray[Any]] = dict(arrays or {})
 
     @staticmethod
-    def checked(arrays: Mapping[str, npt.NDArray[Any]]) -> ArrayStore:
+    def check(arrays: Mapping[str, npt.NDArray[Any]]) -> ArrayStore:
         """The arrays of a file.
 
         Raises:

@@ -66,7 +66,7 @@ def load_plan(path: str | Path) -> Plan:
       StorageError: missing, damaged, changed, of another kind or version.
     """
     document, arrays, _ = archive.read(path, KIND, VERSION, OLDEST)
-    return read_plan(document, ArrayStore.checked(arrays))
+    return read_plan(document, ArrayStore.check(arrays))
 
 
 def plan_data(plan: Plan, store: ArrayStore) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""What is asked: schema, factors, families and workload."""
+"""The questions: schema, factors, families and workload."""

@@ -28,7 +28,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 
 class Mechanism(Protocol):
-    """How a plan is measured."""
+    """A way to measure a plan."""
 
     @property
     def prediction(self) -> Prediction:

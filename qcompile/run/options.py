@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How a plan is run.
+    """The options of a run.
 
     Attributes:
       mechanism: "batch" measures every node as the plan says; "adaptive" chooses, round by round, the marginal that the

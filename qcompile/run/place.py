@@ -28,7 +28,7 @@ from qcompile.support.options import require_other
 
 @dataclass(frozen=True)
 class Place:
-    """Where a release goes.
+    """The place of a release.
 
     Attributes:
       journal: keeps the measurements of a batch on disk; None without an output, and for an adaptive run.

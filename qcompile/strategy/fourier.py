@@ -50,7 +50,7 @@ class FourierStrategy(Strategy):
 
     @cached_property
     def eigenvalues(self) -> Array:
-        """Of B, per frequency; 0 where nothing is measured."""
+        """The weights of B, per frequency; 0 where nothing is measured."""
         values = np.fft.fftn(self.kernel).real
         return np.where(np.abs(values) > ZERO_FREQUENCY * np.abs(values).max(), values, 0.0)
 
@@ -171,7 +171,7 @@ class FourierStrategy(Strategy):
         return [value]
 
     def errors(self, blocks: Sequence[Block]) -> tuple[float, float]:
-        """Of intervals, from the number of queries of each length; see `Strategy.errors`."""
+        """The errors of intervals, from the number of queries of each length; see `Strategy.errors`."""
         value = total = self._by_length(blocks)
         for axis, b in enumerate(blocks):
             factor = _intervals(b)

@@ -64,7 +64,7 @@ class MixtureStrategy(Strategy):
 
     @property
     def rank(self) -> int:
-        """That of the first term."""
+        """The value of the first term."""
         return self.base.rank
 
     def apply(self, x: Array) -> Array:
@@ -161,7 +161,7 @@ class MixtureStrategy(Strategy):
         return pairs.certain(value, float(self.sensitivity_squared), operations)
 
     def rounding_error(self, x: Array) -> float:
-        """That of the worst term."""
+        """The value of the worst term."""
         return max(t.rounding_error(x) for t in self.terms)
 
     def exact_entry(self, row: int, x: IntArray) -> Fraction:
@@ -186,7 +186,7 @@ class MixtureStrategy(Strategy):
         return self.base.trace(groups) - float((root * product).sum())
 
     def variances(self, blocks: Sequence[Block]) -> list[Array]:
-        """Those of the first term less what the low-rank terms take off: one array for all queries."""
+        """The errors of the first term minus the gains of the low-rank terms: one array for all queries."""
         counts = [b.count for b in blocks]
         require_memory("the variances of a family", 2 * math.prod(counts), "ask for fewer queries at once")
         total: Array = np.ones(counts)

@@ -160,7 +160,7 @@ def _rounded_up(values: Array, step: float) -> Array:
 
 
 def _extremes(first: Array, second: Array, inner: Array) -> Pairs:
-    """Of pairs with equal norms those with the smallest and the largest inner product: all else lies between."""
+    """Keep, of pairs with equal norms, the smallest and the largest inner product: all others lie between."""
     order = np.lexsort((inner, second, first))
     first, second, inner = first[order], second[order], inner[order]
     change = (np.diff(first) != 0) | (np.diff(second) != 0)

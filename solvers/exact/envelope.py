@@ -30,7 +30,7 @@ HESSIAN_WORK = 1e9
 """Multiplications of a Hessian up to which it does."""
 
 ROUNDS, FULL_ITERATIONS, ACTIVE = 6, 8, 1e-3
-"""Where few cells carry weight: rounds, iterations on all cells in each, and the least share of weight to count."""
+"""For problems with few cells of weight: rounds, iterations on all cells in each, and the least share to count."""
 
 SPREAD = 0.1
 """Share of a warm start's weight that is spread evenly where many cells are slack: what is 0 comes back slowly."""

@@ -154,7 +154,7 @@ def _print_run(prepared: PreparedRun, budget: Budget, verbose: bool) -> None:
 
 @contextmanager
 def _explain_interruption(options: RunOptions) -> Iterator[None]:
-    """Where the user interrupts, say how to go on, and how to see whether the budget was spent by then."""
+    """On an interruption, print how to go on, and how to see whether the budget was spent by then."""
     from qcompile.run.unfinished import folder_of
 
     try:

@@ -46,7 +46,7 @@ class Dataset(ABC):
     @property
     @abstractmethod
     def place(self) -> Place:
-        """Where the data is. It decides which engines can count it.
+        """The place of the data. It decides which engines can count it.
 
         Raises:
           OptionError: in a database of a kind that cannot be opened.

@@ -39,7 +39,7 @@ class IbisTable(TableDataset):
 
     @property
     def place(self) -> Place:
-        """Where the backend is.
+        """The place of the backend.
 
         Raises:
           OptionError: the table is bound to no connection, or to several.

@@ -35,7 +35,7 @@ SIGNATURES = {
     b"\x1f\x8b": "is compressed with gzip; decompress it",
     b"PK\x03\x04": "is a zip archive or a spreadsheet; unpack it, or save it as CSV",
 }
-"""How files begin that are no plain text in UTF-8."""
+"""The first bytes of files that are no plain text in UTF-8."""
 
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 

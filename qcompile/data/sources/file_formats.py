@@ -25,7 +25,7 @@ SUFFIXES = (CSV, PARQUET, *ARROW)
 FILES = "a .csv, .parquet, .arrow or .feather file"
 
 DATABASES = (".duckdb", ".db", ".ddb")
-"""How files of DuckDB databases are called."""
+"""The suffixes of files of DuckDB databases."""
 
 PathLike: TypeAlias = "str | Path"
 

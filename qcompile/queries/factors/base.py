@@ -1,4 +1,4 @@
-"""What every factor offers: a set of query vectors on a few attributes, implicit where it has structure.
+"""The interface of factors: a set of query vectors on a few attributes, implicit where it has structure.
 
 Notation (mathematics of the compiler): a factor on attributes T is a matrix W, one row per query, one column
 per cell of the product of T's domains. Nothing here ever needs W itself, only what it does to arrays.
@@ -64,7 +64,7 @@ class Factor(abc.ABC):
     @property
     @abc.abstractmethod
     def key(self) -> Key:
-        """What the numbers of the factor depend on; attribute names are not part of it."""
+        """The identity of the factor's numbers; attribute names are not part of it."""
 
     @property
     def axis_order(self) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ class Range(Ordered):
 
     @property
     def count(self) -> int:
-        """Of n ordered cells: n (n + 1) / 2."""
+        """The number of intervals of n ordered cells: n (n + 1) / 2."""
         return self.ordered * (self.ordered + 1) // 2
 
     def bounds(self) -> tuple[IntArray, IntArray]:

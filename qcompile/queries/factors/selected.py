@@ -39,16 +39,16 @@ class Chosen(Dense):
 
     @property
     def magnitude(self) -> float:
-        """That of the whole factor, so that rounding errors are judged as they are there."""
+        """The magnitude of the whole factor, so that rounding errors are compared with the same scale."""
         return self._magnitude
 
     @property
     def column(self) -> str:
-        """That of the whole factor."""
+        """The column of the whole factor."""
         return self._column
 
     def labels(self, start: int = 0, stop: int | None = None) -> list[str]:
-        """Those of the chosen queries."""
+        """The labels of the chosen queries."""
         return self._labels[start:stop]
 
 

@@ -12,7 +12,7 @@ from qcompile.lattice.decompose import decompose
 from qcompile.lattice.gram import Gram
 from qcompile.lattice.lattice import Group, Problem, Term
 from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
-from qcompile.solvers.attribute_strategies import DEFAULT_STRATEGY, STRATEGIES, named_strategy
+from qcompile.solvers.attribute_strategies import DEFAULT_STRATEGY, STRATEGIES, make_named_strategy
 from qcompile.solvers.bases.residual import Residual
 from qcompile.solvers.bases.residual_planner_plus import (
     residual_rows,
@@ -43,7 +43,7 @@ def posed(*products: list[Factor], skewed: bool = False) -> tuple[Problem, list[
 
 
 def named(names: tuple[str, ...], shape: tuple[int, ...]) -> list[Array]:
-    return [named_strategy(name, n) for name, n in zip(names, shape, strict=True)]
+    return [make_named_strategy(name, n) for name, n in zip(names, shape, strict=True)]
 
 
 def by_hand(gram: Array, matrices: list[Array], weights: list[Array]) -> float:
@@ -60,7 +60,7 @@ def by_hand(gram: Array, matrices: list[Array], weights: list[Array]) -> float:
 @pytest.mark.parametrize("size", range(1, 18))
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_named_strategy_answers_everything(name: str, size: int) -> None:
-    matrix = named_strategy(name, size)
+    matrix = make_named_strategy(name, size)
     assert matrix.shape[1] == size
     assert matrix.any(axis=1).all()
     assert np.linalg.matrix_rank(matrix) == size
@@ -68,9 +68,9 @@ def test_every_named_strategy_answers_everything(name: str, size: int) -> None:
 
 
 def test_trees_of_a_power_of_two_and_of_other_sizes() -> None:
-    assert named_strategy("haar", 4).tolist() == [[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, 0, 0], [0, 0, 1, -1]]
-    assert named_strategy("haar", 3).tolist() == [[1, 1, 1], [1, 1, -1], [1, -1, 0]]
-    tree = named_strategy("hierarchical", 5)
+    assert make_named_strategy("haar", 4).tolist() == [[1, 1, 1, 1], [1, 1, -1, -1], [1, -1, 0, 0], [0, 0, 1, -1]]
+    assert make_named_strategy("haar", 3).tolist() == [[1, 1, 1], [1, 1, -1], [1, -1, 0]]
+    tree = make_named_strategy("hierarchical", 5)
     assert len(tree) == 9
     sums = sorted(tree.sum(axis=1).tolist(), reverse=True)
     assert sums == [5, 3, 2, 2, 1, 1, 1, 1, 1]
@@ -81,7 +81,7 @@ def test_trees_of_a_power_of_two_and_of_other_sizes() -> None:
 def test_a_binary_tree_costs_its_number_of_levels(size: int) -> None:
     """Column norms: each cell lies below one node of every level."""
     for name in ("haar", "hierarchical"):
-        assert (np.abs(named_strategy(name, size)).sum(axis=0) == math.log2(size) + 1).all()
+        assert (np.abs(make_named_strategy(name, size)).sum(axis=0) == math.log2(size) + 1).all()
 
 
 NODES: dict[str, tuple[list[Factor], ...]] = {
@@ -117,7 +117,7 @@ def test_loss_and_strategy_are_those_of_the_definition(name: str, skewed: bool) 
 def test_identity_everywhere_is_the_residual_basis(name: str) -> None:
     closure = decompose(WORKLOADS[name]())
     for problem in closure.classes:
-        matrices = [named_strategy(DEFAULT_STRATEGY, n) for n in problem.shape]
+        matrices = [make_named_strategy(DEFAULT_STRATEGY, n) for n in problem.shape]
         found, expected = solve_plus(problem, matrices, uniform(problem.shape)), Residual().solve(problem)
         assert found.loss == pytest.approx(expected.loss, rel=1e-10)
         assert found.bound == pytest.approx(expected.bound, rel=1e-10)
@@ -151,7 +151,7 @@ def test_bound_optimum_and_loss_are_in_order_on_random_grams(seed: int) -> None:
 
 def test_a_strategy_scaled_or_with_repeated_and_constant_rows_is_the_same_strategy() -> None:
     problem, weights = posed([Prefix(A), Range(B)], skewed=True)
-    plain = [named_strategy("prefix", n) for n in problem.shape]
+    plain = [make_named_strategy("prefix", n) for n in problem.shape]
     odd = [1e-200 * plain[0], np.concatenate([1e200 * plain[1], np.full((2, plain[1].shape[1]), 1e199)])]
     expected, found = solve_plus(problem, plain, weights), solve_plus(problem, odd, weights)
     assert found.loss == pytest.approx(expected.loss, rel=1e-9)
@@ -247,11 +247,11 @@ def test_a_matrix_that_does_not_fit_is_refused(matrix: Array, message: str) -> N
 
 def test_what_is_refused_by_name_or_size() -> None:
     with pytest.raises(OptionError, match="did you mean 'prefix'"):
-        named_strategy("prefx", 4)
+        make_named_strategy("prefx", 4)
     with pytest.raises(OptionError, match="at least one cell"):
-        named_strategy("haar", 0)
+        make_named_strategy("haar", 0)
     with pytest.raises(SizeError, match="limit"):
-        named_strategy("identity", 10**6)
+        make_named_strategy("identity", 10**6)
     n = 5000
     gram = Gram(("rows",), (n,), rows=np.eye(1, n) - 1 / n)
     problem = Problem((n,), (Term((Group((0,), gram),), 1.0, 1.0),), True)
