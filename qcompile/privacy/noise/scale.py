@@ -68,7 +68,7 @@ def root_up(square: Fraction) -> float:
       BudgetError: it is no normal double.
     """
     # With square * 4^e in [2^104, 2^106) its root lies in [2^52, 2^53): there the doubles times 2^e are the integers.
-    # A fraction of bit lengths that differ by d lies between 2^(d-1) and 2^(d+1), so it is never above that interval.
+    # The difference d of the bit lengths has 2^(d-1) < square < 2^(d+1), so the first e is right or one too small.
     e = (105 - (square.numerator.bit_length() - square.denominator.bit_length())) // 2
     if square * Fraction(4) ** e < 2**104:
         e += 1

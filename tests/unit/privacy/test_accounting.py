@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
+import flint
 import mpmath
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from qcompile.errors import BudgetError
 from qcompile.privacy import accounting
+from qcompile.privacy.ball_arithmetic import rounded_down, rounded_up
 
 EPSILONS = ["1e-6", "3e-5", "1e-3", "0.03", "0.1", "1", "5", "20", "150", "1000"]
 DELTAS = ["1e-18", "1e-13", "1e-9", "1e-5", "0.003", "0.1"]
@@ -311,3 +313,17 @@ def test_no_conversion_takes_a_second(epsilon: str, delta: str) -> None:
             to_epsilon(budget, d)
             to_delta(budget, e)
     assert time.process_time() - start < 0.5
+
+
+def test_an_undecided_comparison_counts_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Privacy is never claimed on what the precision cannot tell."""
+    assert accounting._gaussian_holds(Fraction(1), Fraction(10), Fraction(1, 10))
+    monkeypatch.setattr(accounting, "_MOST_BITS", 0)
+    assert not accounting._gaussian_holds(Fraction(1), Fraction(10), Fraction(1, 10))
+
+
+@pytest.mark.parametrize("end", [rounded_down, rounded_up])
+def test_unbounded_balls_are_refused(end: Callable[[Any], Fraction]) -> None:
+    for value in (flint.arb("inf"), flint.arb("nan")):
+        with pytest.raises(BudgetError, match="too extreme to be converted"):
+            end(value)

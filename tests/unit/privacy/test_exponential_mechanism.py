@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from scipy import stats
 
 from qcompile.adaptive.history import SelectionStep
 from qcompile.errors import BudgetError, InternalError
+from qcompile.privacy.noise import exponential_mechanism
 from qcompile.privacy.noise.exponential_mechanism import (
     LARGEST_SCORE,
     Select,
@@ -224,3 +226,11 @@ def test_scales_are_finite_and_positive(scale: float) -> None:
     for select in (make_select("rounded", None), make_select("rounded", 1), make_select("none", None)):
         with pytest.raises(InternalError, match="finite number > 0"):
             select(np.array([1, 2]), scale, "")
+
+
+def test_a_scale_that_opendp_never_grants_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own account has the last word: without its consent nothing is drawn."""
+    measurement = SimpleNamespace(map=lambda sensitivity: 2.0)
+    monkeypatch.setattr(exponential_mechanism, "_measurement", lambda scale: measurement)
+    with pytest.raises(BudgetError, match=r"stays above the share rho=1\.0; choose a budget nearer to 1"):
+        selection_scale(3, Fraction(1))

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -23,6 +24,7 @@ from hypothesis import given, settings
 from qcompile.cli.app import execute
 from qcompile.errors import BudgetError, OptionError, OverspendError, StorageError
 from qcompile.privacy.budget import Budget
+from qcompile.privacy.ledger import charges
 from qcompile.privacy.ledger import sqlite_file as ledger_file
 from qcompile.privacy.ledger.charges import Charge
 from qcompile.privacy.ledger.ledger import Ledger
@@ -397,3 +399,83 @@ def test_amounts_are_stored_exactly(ledger: Ledger) -> None:
     connection.close()
     assert stored == "1/3" + "0" * 30
     assert json.loads(json.dumps(str(ledger.remaining))) == str(1 - Fraction(1, 3 * 10**30))
+
+
+def test_a_ledger_shows_what_is_spent_and_left(ledger: Ledger) -> None:
+    ledger.charge("1/4")
+    assert repr(ledger) == f"<Ledger {str(ledger.path)!r}: rho 0.25 spent, 0.75 left, 1 entry>"
+
+
+def test_a_missing_ledger_says_so_where_it_is_shown(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "none"
+    assert repr(Ledger(path)).startswith(f"<Ledger {str(path)!r}: there is no ledger {path}; create one with")
+
+
+def test_a_run_finds_its_own_charge(ledger: Ledger) -> None:
+    """By its name until the release is recorded, by its number afterwards; another run's charge is refused."""
+    ledger.charge(Charge(rho=Fraction(1, 8), run="other"))
+    number = ledger.charge(Charge(rho=Fraction(1, 4), run="mine"))
+    assert ledger.entry_of("mine") == number == 2
+    assert ledger.entry_of("nobody") is None
+    assert ledger.entry(number, "mine").charge.rho == Fraction(1, 4)
+    for wrong in ((1, "mine"), (3, "mine")):
+        with pytest.raises(StorageError, match=f"has no entry {wrong[0]} of mine; use the ledger that the run charged"):
+            ledger.entry(*wrong)
+    ledger.record(number, "mine.release", "hash")
+    assert ledger.entry_of("mine") is None
+    assert ledger.entry(number, "mine").release == "mine.release"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"plan": 3}, "plan must be text, got 3"),
+        ({"noise": None}, "noise must be text, got None"),
+        ({"unit": 3}, "unit must be text, got 3"),
+        ({"mechanism": "\ud800"}, "mechanism must be text in Unicode"),
+    ],
+)
+def test_texts_of_a_charge_must_be_text(wrong: dict[str, Any], message: str, ledger: Ledger) -> None:
+    with pytest.raises(OptionError, match=message):
+        ledger.charge(Charge(rho=Fraction(1, 8), **wrong))
+    assert ledger.entries == ()
+
+
+def test_a_charge_without_a_number_is_refused() -> None:
+    """SQLite's interface allows an insert without a row number; nothing may be drawn then."""
+
+    class Unnumbered(sqlite3.Connection):
+        def execute(self, *arguments: Any) -> Any:
+            return types.SimpleNamespace(lastrowid=None)
+
+    connection = sqlite3.connect(":memory:", factory=Unnumbered)
+    with pytest.raises(StorageError, match="could not be recorded; nothing was drawn"):
+        charges.insert_charge(connection, Charge(rho=Fraction(1)))
+    connection.close()
+
+
+def test_a_name_that_is_taken_meanwhile_is_not_written_over(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may create the file between the first look and the last step."""
+    path = tmp_path / "one"
+    fill = ledger_file._fill
+
+    def fill_late(temporary: pathlib.Path, facts: Any) -> None:
+        fill(temporary, facts)
+        path.write_text("another's")
+
+    monkeypatch.setattr(ledger_file, "_fill", fill_late)
+    with pytest.raises(StorageError, match="exists already"):
+        Ledger.create(path, Budget(rho=1))
+    assert path.read_text() == "another's"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_unusable_ledger_names_the_reason(ledger: Ledger) -> None:
+    """A table that is gone is no damage that SQLite sees, but nothing can be charged."""
+    connection = sqlite3.connect(ledger.path)
+    connection.execute("DROP TABLE entries")
+    connection.close()
+    with pytest.raises(StorageError, match=r"cannot be used \(no such table: entries\); check permissions and disk"):
+        ledger.charge("1/8")

@@ -85,3 +85,12 @@ def test_seeded_sources_say_that_they_are_not_private() -> None:
 def test_seeds_are_whole_numbers(seed: object) -> None:
     with pytest.raises(OptionError, match="test seed must be an integer >= 0"):
         SeededSource(seed)  # type: ignore[arg-type]
+
+
+def test_a_branch_of_the_system_is_the_system() -> None:
+    """What the operating system gives next is independent of everything before, so it needs no streams."""
+    source = SystemSource()
+    assert source.branch(b"node") is source
+    assert source.private
+    assert repr(source) == "SystemSource()"
+    assert source.take(32) != source.branch(b"node").take(32)

@@ -57,3 +57,19 @@ def test_grid_at_its_edges(sigma: float, g: float) -> None:
 def test_grid_needs_a_scale(sigma: float) -> None:
     with pytest.raises(BudgetError, match="too extreme to be drawn"):
         noise_scale.grid(sigma)
+
+
+@pytest.mark.parametrize("grid_sigma", [256.0, 300.5, math.nextafter(512.0, 0)])
+def test_a_variance_includes_the_rounding_to_the_grid(grid_sigma: float) -> None:
+    made = noise_scale.Scale(grid_sigma, noise_scale.grid(grid_sigma), Fraction(1))
+    assert made.grid == 1
+    assert made.variance == pytest.approx(grid_sigma**2 + 1 / 12)
+    assert noise_scale.PUBLIC.variance == 0
+
+
+@given(positive, positive)
+def test_a_measurement_never_costs_more_than_its_share(beta: Fraction, sensitivity_squared: Fraction) -> None:
+    made = noise_scale.measurement_scale(beta, sensitivity_squared)
+    assert made.cost <= beta
+    assert made.cost == sensitivity_squared / Fraction(made.sigma) ** 2
+    assert 256 <= made.sigma / made.grid < 512
