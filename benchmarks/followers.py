@@ -21,7 +21,8 @@ def iid(prior: Array, cost: Array, loss: Array, budget: float) -> Array:
     """The precisions of independent noise of the same variance on every cell of the marginal.
 
     That is the best allocation for who knows nothing: `conditional_planner.allocate` without priors, where nothing is
-    dropped. For the residual basis it is `conditional_planner.iid`. Arguments and result are those of `allocate`.
+    dropped. For the residual basis it is `benchmarks.routes.residual_planner.allocate_iid`. Arguments and result are
+    those of `allocate`.
     """
     return crp.allocate(np.zeros_like(prior), cost, loss, budget, least_share=0)
 

@@ -50,7 +50,7 @@ Allocate = Callable[[Array, Array, Array, float], Array]
 
 
 class Chance(Protocol):
-    """All the randomness of a run, and what it costs."""
+    """The randomness of a run, and its cost."""
 
     def noise(self, strategy: Strategy, x: IntArray, scale: Scale, label: str) -> npt.NDArray[Any]:
         """Measurements of counts x (axes in the strategy's order): multiples of the grid as int64, or doubles."""
@@ -83,7 +83,7 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a run adapts.
+    """Options of an adaptive run.
 
     Attributes:
       basis: "compiled" or "residual".
@@ -171,7 +171,7 @@ class _Run:
         self.marginals: Estimator
 
     def begin(self) -> None:
-        """What is public, and a first measurement of every attribute by itself."""
+        """Measure the public nodes, then every attribute by itself."""
         for i in range(self.closure.first_block):
             if self.closure.class_of[i] >= 0 and self._sensitivity(i) == 0:
                 step, _ = self._measure(i, PUBLIC, "public")
@@ -217,14 +217,14 @@ class _Run:
             self.noisy_cells[node] = noisy_cells
 
     def _compare(self, node: int) -> tuple[tuple[int, ...], list[float]]:
-        """The distance of a candidate's estimate at every level, and its number of cells that noise dominates."""
+        """Distances of a candidate's estimate to the counts, and its numbers of noisy cells, one per level."""
         estimate, levels = self.marginals.estimate(node), self.levels[node]
         return self.candidates.distances(node, estimate, levels), [
             v.count_noisy_cells(v.aggregate(estimate)) for v in levels
         ]
 
     def _is_informative(self, node: int, before: Array, sigma: float) -> bool:
-        """Whether a marginal's estimate moved by more than noise does, at any level."""
+        """True if a marginal's estimate moved by more than the expected noise at any level."""
         moved = self.marginals.estimate(node) - before
         far = [float(np.abs(level.aggregate(moved)).sum()) for level in self.levels[node]]
         return any(f > noise for f, noise in zip(far, self._expected_noise(node, sigma), strict=True))

@@ -94,7 +94,7 @@ def whole_weights(plan: Plan, nodes: tuple[int, ...], inherited: bool) -> IntArr
 
 
 def score_sensitivity(plan: Plan, weights: IntArray) -> int:
-    """By how much any score can differ between neighbouring tables: a row moves one cell of a marginal by 1."""
+    """The largest difference of a score between neighbouring tables: a row moves one cell of a marginal by 1."""
     return int(weights.max()) * STEPS * plan.unit.most_rows
 
 

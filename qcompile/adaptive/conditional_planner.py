@@ -17,7 +17,7 @@ minimise ``sum w^2 / (prior + q)`` over q >= 0 of sum 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -26,7 +26,7 @@ from qcompile.errors import InternalError
 from qcompile.support.arrays import Array, BoolArray
 
 LEAST_SHARE = 1e-3
-"""Of a round's budget: a node that would get less is not measured."""
+"""Least part of a round's budget per node; a node that would get less is not measured."""
 
 MOST_DROPPED = 0.5
 """Part of the budget up to which small shares are dropped."""
@@ -46,7 +46,7 @@ def allocate(
 ) -> Array:
     """The precisions to add, in the order of the nodes, that minimise the error of a marginal.
 
-    Nodes whose share of the budget is below ``least_share`` are dropped, and the problem is solved anew on the others
+    Nodes whose share of the budget is below ``least_share`` are dropped, and the problem is solved again on the others
     that were to be measured, which is at least as good as to scale those up. Never dropped is a node without which the
     error would grow by more than that share, like any that was never measured. Nor is any where the small shares make
     up most of the budget, as they may where there are very many nodes.
@@ -73,56 +73,6 @@ def allocate(
     return np.asarray(shares / cost * budget)
 
 
-def relaxed(prior: Array, cost: Array, loss: Array, budget: float) -> Array:
-    """The minimiser without ``x >= 0``, in closed form: ``c + x`` is proportional to ``sqrt(loss / cost)``.
-
-    Where it is nowhere negative it is the optimum of `allocate` without dropping. Nodes with loss 0 or an infinite
-    prior get nothing. Arguments, result and errors are those of `allocate`.
-    """
-    _check(prior, cost, loss, budget)
-    weights, priors = _to_shares(prior, cost, loss, budget)
-    return np.asarray(_fill_among(weights, priors, weights > 0, _free_filling) * (budget / cost))
-
-
-def predicted(prior: Array, loss: Array, added: Array) -> float:
-    """The error of the marginal, ``sum loss / (c + x)``; infinite where a node that matters has no precision at all."""
-    matters = loss > 0
-    with np.errstate(divide="ignore", over="ignore"):
-        return float((loss[matters] / (prior[matters] + added[matters])).sum())
-
-
-def costs(shape: Sequence[int], nodes: Sequence[tuple[int, ...]]) -> Array:
-    """p_tau: what a unit of precision of a residual costs, ``prod over tau of (n - 1) / n``, one per node.
-
-    Args:
-      shape: of the marginal.
-      nodes: numbers of the axes tau of each residual.
-    """
-    return np.array([math.prod((shape[axis] - 1) / shape[axis] for axis in node) for node in nodes])
-
-
-def losses(shape: Sequence[int], nodes: Sequence[tuple[int, ...]]) -> Array:
-    """v_tau: what a residual of unit variance adds to the variance of each cell of the marginal, one per node.
-
-    ``prod over tau of (n - 1) / n``, times ``1 / n^2`` for each other axis. Arguments are those of `costs`.
-    """
-    return np.asarray(costs(shape, nodes) / _other_cells(shape, nodes) ** 2)
-
-
-def iid(shape: Sequence[int], nodes: Sequence[tuple[int, ...]], budget: float) -> Array:
-    """The precisions that the same budget gives as independent noise on every cell of the marginal: the baseline.
-
-    Noise of variance 1 / C on each cell measures the residual on tau with variance 1 / C times the number of cells that
-    its other axes have, which are summed. Over all subsets of the axes the costs add up to C.
-
-    Args:
-      shape: of the marginal.
-      nodes: numbers of the axes tau of each residual.
-      budget: C.
-    """
-    return np.asarray(budget / _other_cells(shape, nodes))
-
-
 def water_filling(weights: Array, breakpoints: Array) -> Array:
     """The optimal shares, exactly, in O(k log k).
 
@@ -139,19 +89,6 @@ def water_filling(weights: Array, breakpoints: Array) -> Array:
     shares = np.zeros(len(weights))
     shares[order] = weights[order] * np.maximum(level - depth, 0)
     return np.asarray(shares / shares.sum())
-
-
-def _free_filling(weights: Array, breakpoints: Array) -> Array:
-    """The optimal shares if they could be negative: all nodes at one level."""
-    depth = breakpoints - breakpoints.min()
-    level = (1 + weights @ depth) / weights.sum()
-    return np.asarray(weights * (level - depth))
-
-
-def _other_cells(shape: Sequence[int], nodes: Sequence[tuple[int, ...]]) -> Array:
-    """Number of cells that the axes outside each node have together."""
-    outside = [[n for axis, n in enumerate(shape) if axis not in node] for node in nodes]
-    return np.array([float(math.prod(sizes)) for sizes in outside])
 
 
 def _check(prior: Array, cost: Array, loss: Array, budget: float) -> None:

@@ -1,7 +1,7 @@
-"""What an adaptive run did, round by round: private output, and part of the release.
+"""The record of an adaptive run, round by round: private output, and part of the release.
 
 Nothing here depends on the data but through the mechanism's own releases: which marginal was selected, which nodes were
-measured for it and how precisely, and whether the round taught anything.
+measured for it and how precisely, and whether the estimate moved by more than noise.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SelectionStep:
 
     @staticmethod
     def of(sensitivity: int, scale: float) -> SelectionStep:
-        """With noise of a scale on scores of a sensitivity: rho = epsilon^2 / 8, epsilon = 2 sensitivity / scale.
+        """The step with a noise scale: rho = epsilon^2 / 8, epsilon = 2 sensitivity / scale.
 
         References:
           Cesar, Rogers 2021, arXiv 2004.07223.
@@ -63,7 +63,7 @@ class Round:
       selection: how it was chosen; None where nothing was selected.
       steps: what was measured.
       skipped: nodes below it that were already known well enough.
-      grown: whether it taught too little, so that the next rounds get more budget.
+      grown: True if the estimate moved by no more than noise, so that the next rounds get more budget.
     """
 
     marginal: int
@@ -75,7 +75,7 @@ class Round:
 
     @property
     def cost(self) -> Fraction:
-        """What it really cost in rho, at most its budget."""
+        """The exact cost in rho, at most the budget."""
         chosen = Fraction(0) if self.selection is None else self.selection.cost
         return chosen + sum((s.scale.cost for s in self.steps), Fraction(0)) / 2
 
@@ -99,7 +99,7 @@ class History:
 
     @property
     def cost(self) -> Fraction:
-        """Of everything that was drawn, in rho, exactly."""
+        """The exact cost of all draws, in rho."""
         return sum((r.cost for r in self.rounds), Fraction(0))
 
     def precisions(self) -> dict[int, float]:

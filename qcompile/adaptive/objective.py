@@ -1,4 +1,4 @@
-"""What measuring a node does for a chosen marginal: its price in privacy, and the error that it leaves.
+"""The effect of measuring a node on a chosen marginal: its price in privacy, and the error that it leaves.
 
 Measuring node A with its strategy V_A at variance sigma^2 costs s_A / sigma^2 (s_A the squared sensitivity) and leaves
 the error sigma^2 tr(G_A V_A^+), where G_A comes from the workload's families on the marginal and inside it. A marginal
@@ -79,7 +79,7 @@ class Objective:
         return fine, Level(starts, math.prod(f.count for f in blocks), spread, False)
 
     def _spread(self, product: Product, sensitivities: Sequence[Fraction]) -> float:
-        """How much larger a query's standard error is than sigma when a product is measured anew at cost 1/sigma^2.
+        """Ratio of a query's standard error to sigma when a product is measured from scratch at cost 1/sigma^2.
 
         1 for cells on the residual basis: the best allocation then equals Gaussian noise on the whole marginal.
         """

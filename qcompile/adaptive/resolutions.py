@@ -1,8 +1,8 @@
-"""At which resolution a candidate marginal is looked at: cells, and where its queries add up cells, blocks.
+"""Resolutions at which a candidate marginal is scored: cells, and blocks where its queries add up cells.
 
 A strategy for prefixes, ranges or sums leaves much noise in single cells and little in sums of many. By its cells alone
-such a marginal would never be worth measuring, however wrong the sums are that its families ask for. So it is
-judged by blocks of about sqrt(n) neighbouring values on every axis that a family adds up along, too, and the level at
+such a marginal would never be chosen, however wrong the sums are that its families ask for. So it is
+scored by blocks of about sqrt(n) neighbouring values on every axis that a family adds up along, too, and the level at
 which it is worse beyond the noise counts. A row is in one block: the sensitivity is that of cells.
 """
 
@@ -40,12 +40,12 @@ class Level:
         return table
 
     def count_noisy_cells(self, estimate: Array) -> float:
-        """The number of cells of an estimate at this resolution that noise can dominate."""
+        """The number of cells of an estimate that carry noise at this resolution."""
         return effective_cells(estimate) if self.shrunk else float(self.cells)
 
 
 def block_starts(size: int) -> IntArray:
-    """Where the ``ceil(sqrt(n))`` blocks of n values begin, alike in size but for one."""
+    """First positions of the ``ceil(sqrt(n))`` blocks of n values, whose sizes differ by at most 1."""
     blocks = math.isqrt(size - 1) + 1
     return np.arange(blocks, dtype=np.int64) * size // blocks
 
@@ -62,7 +62,7 @@ def expected_noise(sigma: float, cell_count: float, spread: float) -> float:
 
 
 def effective_cells(estimate: Array) -> float:
-    """The number of cells that noise dominates where tables are shrunk: ``(sum p^(1/3))^(3/2)``, p the shares of cells.
+    """The number of cells that carry noise where tables are shrunk: ``(sum p^(1/3))^(3/2)``, p the shares of cells.
 
     All cells count where they hold the same, few where most are empty, as noise on those is shrunk away: the
     exponential of Renyi's entropy of order 1/3. With the number of all cells (order 0, as in AIM) large sparse tables

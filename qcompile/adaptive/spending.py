@@ -1,7 +1,7 @@
-"""How an adaptive run spends its budget: every share an exact fraction, all shares together exactly the charge.
+"""Division of an adaptive run's budget: every share is an exact fraction, and all together are the charge.
 
 AIM (arXiv 2201.12677, algorithm 1) in the constants of AIM+GReM (arXiv 2602.05674): a first measurement of every
-attribute, then rounds that begin at ``charge / T`` each and grow fourfold whenever a round taught nothing, and a last
+attribute, then rounds that begin at ``charge / T`` each and grow fourfold whenever a round changes little, and a last
 round that takes what is left as soon as that is no more than two rounds' budget.
 """
 
@@ -19,7 +19,7 @@ ROUNDS_A_NODE = 2
 """T, the number of rounds that the first round's budget is meant for, per node of the closure."""
 
 GROWTH = 4
-"""Of a round's budget when the last one taught nothing: epsilon of the selection doubles, sigma is halved."""
+"""Factor of a round's budget after one that changed little: epsilon of the selection doubles, sigma is halved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +64,15 @@ class Spending:
         return RoundBudget(amount * (1 - MEASURING), amount * MEASURING, last)
 
     def grow(self) -> None:
-        """The last round taught nothing: the next ones get more."""
+        """Enlarge the budget of the next rounds, after one that changed little."""
         self._round *= GROWTH
 
     def reserve(self, cost: Fraction, share: Fraction) -> None:
-        """Account for something before it is drawn.
+        """Reserve the cost of a draw, before it is drawn.
 
         Args:
           cost: its exact cost in rho, from the noise that it will have.
-          share: what it was given.
+          share: its part of the budget, in rho.
 
         Raises:
           InternalError: it costs more than its share, or the shares are used up; nothing may be drawn.

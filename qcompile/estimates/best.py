@@ -22,7 +22,7 @@ from qcompile.support.arrays import LARGEST_EXACT, Array, marginalise
 ESTIMATES = ("unbiased", "best")
 
 PROCESSING = ("none", "nonnegative", "consistent", "integer")
-"""What is done to best estimates, all of it post-processing.
+"""Processing of best estimates.
 
 - none: marginals agree with each other; small counts may come out negative.
 - nonnegative: each marginal is projected by itself on non-negative counts with the estimated total.

@@ -39,7 +39,7 @@ from qcompile.lattice.lattice import Node
 from qcompile.support.arrays import Array, IntArray, cells
 
 TOLERANCE = 1e-8
-"""By how much marginals may differ from their mean over the tables, relative to the total."""
+"""Largest difference of marginals from their mean over the tables, relative to the total."""
 
 LARGEST_CELLS = 2**21
 """Cells of all tables together, at most: a minute of one core, or two where noise exceeds most counts."""
@@ -54,7 +54,7 @@ _TRIALS = 40
 _ROUNDING = 1e-12  # relative, of a sum of squares
 
 Steps: TypeAlias = deque[tuple[Array, Array, float]]
-"""Of L-BFGS: change of the prices, change of the gradient, their product."""
+"""Steps of L-BFGS: change of the prices, change of the gradient, their product."""
 
 
 def consistent(tables: Mapping[Node, Array], total: float, tolerance: float = TOLERANCE) -> dict[Node, Array]:
@@ -85,20 +85,6 @@ def consistent(tables: Mapping[Node, Array], total: float, tolerance: float = TO
     return {node: x[dual.places[node]].reshape(table.shape) for node, table in tables.items()}
 
 
-def disagreement(tables: Mapping[Node, Array]) -> float:
-    """The largest difference, in counts, of two tables' marginals on all attributes they share."""
-    largest = 0.0
-    for one, other in itertools.combinations(tables, 2):
-        shared = set(one) & set(other)
-        difference = _summed(tables[one], one, shared) - _summed(tables[other], other, shared)
-        largest = max(largest, float(np.abs(difference).max()))
-    return largest
-
-
-def _summed(table: Array, node: Node, kept: set[int]) -> Array:
-    return np.asarray(table.sum(axis=tuple(i for i, a in enumerate(node) if a not in kept)))
-
-
 def separators(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
     """The attributes on which tables must be made to agree, each with all nodes that contain them.
 
@@ -110,7 +96,7 @@ def separators(nodes: Sequence[Node]) -> dict[Node, list[Node]]:
 
 
 def _connected(part: Node, holders: Mapping[Node, list[Node]]) -> bool:
-    """Whether sharing more than ``part`` connects all tables that contain it."""
+    """True if sharing more than ``part`` connects all tables that contain it."""
     left = [set(held) for larger, held in holders.items() if set(part) < set(larger)]
     reached = {holders[part][0]}
     while touching := [held for held in left if held & reached]:

@@ -38,7 +38,7 @@ class Corrector:
         return self._estimates.total
 
     def measured(self, node: int) -> bool:
-        """Whether anything was measured of a node."""
+        """True if a node was measured."""
         return self._estimates.precision(node) > 0
 
     def corrected(self, node: int, reference: Array) -> Array:
@@ -74,7 +74,7 @@ class Corrector:
         return lift_residual(self._lattice, seen, self._lattice.nodes[node])
 
     def _alike(self, node: int) -> bool:
-        """Whether a node is measured as its cells are: V is a multiple of the centring on every axis."""
+        """True if a node is measured as its cells are: V is a multiple of the centring on every axis."""
         c = int(self._lattice.class_of[node])
         if c not in self._alike_classes:
             self._alike_classes[c] = is_residual_basis(self._estimates.strategies[c])
@@ -91,7 +91,7 @@ class Corrector:
 
 
 def is_residual_basis(strategy: Strategy) -> bool:
-    """Whether a residual's noise is that of equal noise in all cells, centred: V a multiple of ``kron (I - 11'/n)``.
+    """True if a residual's noise is centred equal noise in all cells: V a multiple of ``kron (I - 11'/n)``.
 
     Decided on three of its columns; others would have to be alike in exactly those.
     """

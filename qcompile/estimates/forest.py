@@ -16,7 +16,7 @@ Pair = tuple[int, int]
 
 
 def mutual_information(table: Array) -> float:
-    """Of a non-negative table of two axes, in nats; 0 for an empty table."""
+    """Mutual information of a non-negative table of two axes, in nats; 0 for an empty table."""
     total = table.sum()
     if total <= 0:
         return 0.0

@@ -63,7 +63,7 @@ class Estimates:
         return self._values[node]
 
     def residual(self, node: int) -> Array | None:
-        """The estimated residual, lifted to data; None where nothing was measured, which stands for 0."""
+        """The estimated residual, lifted to data; None, meaning 0, where nothing was measured."""
         return self._residuals.get(node)
 
     @property

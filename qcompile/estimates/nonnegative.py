@@ -1,4 +1,4 @@
-"""What can be done to an estimated table: non-negative cells, whole numbers. Free of any privacy cost.
+"""Post-processing of an estimated table: non-negative cells, whole numbers. It costs no privacy.
 
 All that is used is the estimate itself and its estimated total. Results are biased: the noise of cells near zero is
 cut off on one side only.
@@ -100,7 +100,7 @@ def integers(table: Array, total: float) -> IntArray:
 
 
 def _largest(values: Array, count: int) -> IntArray:
-    """Where the ``count`` largest values are; of equal ones the first."""
+    """Positions of the ``count`` largest values; of equal ones the first."""
     if not count:
         return np.zeros(0, dtype=np.int64)
     least = np.partition(values, values.size - count)[values.size - count]

@@ -81,7 +81,7 @@ class References:
         return [i for i in self._order if not held.isdisjoint(subsets(self._lattice.nodes[i]))]
 
     def _small_moves(self) -> set[int]:
-        """Make all nodes of up to two attributes anew, and take over those that moved."""
+        """Recompute all nodes of up to two attributes, and keep those that moved."""
         self._pairs = PairTables(self._estimates, self._corrector, tree=self._kind in ("tree", "auto"))
         found = {self._lattice.index[()]: (np.zeros(0), np.array(self._corrector.total))}
         found |= {i: (np.zeros(0), table) for i, table in self._pairs.counts.items()}
@@ -102,11 +102,11 @@ class References:
 
     @property
     def _edges(self) -> frozenset[int]:
-        """What larger references are made of beside tables: the forest, where they follow it."""
+        """The edges of the forest that larger references follow; none where they depend on tables alone."""
         return self._pairs.edges if self._kind == "tree" else frozenset()
 
     def _moves(self, node: int) -> bool:
-        """Make a node's table anew, and take it over where it moved."""
+        """Recompute a node's table, and keep it if it moved."""
         old = self._found.pop(node, None)
         if old is None or self._far(self._get(node), old):
             return True
@@ -178,7 +178,7 @@ class References:
 
 
 class _Corrections:
-    """What is known of the nodes inside a marginal beyond what a table of it says: residuals by position.
+    """Residuals of the nodes inside a marginal, less the residuals of a table of it, by position.
 
     Args:
       lattice: the closure.

@@ -15,13 +15,13 @@ import numpy as np
 from qcompile.support.arrays import Array, IntArray
 
 GROUPS = 128
-"""Half powers of two of the reference count that are told apart, from 2^-16 to 2^48."""
+"""Number of groups of cells: half powers of two of the reference count, from 2^-16 to 2^48."""
 
 _SMALLEST = -32
 
 
 def weights(deviation: Array, reference: Array, noise: float) -> Array:
-    """How much of each cell's deviation is believed, between 0 and 1.
+    """The factor by which each cell's deviation is shrunk, between 0 and 1.
 
     Args:
       deviation: d, measured minus expected, any shape.

@@ -198,7 +198,7 @@ def _log(value: Fraction) -> float:
 
 
 def _crossing(slope: Callable[[float], float]) -> Fraction:
-    """Where a function of ``u > 0`` turns from negative to positive, by bisection in log u."""
+    """The root of a function of ``u > 0`` that turns from negative to positive, by bisection in log u."""
     low, high = -_SEARCH, _SEARCH
     for _ in range(_STEPS):
         middle = (low + high) / 2
@@ -237,7 +237,7 @@ def _double(ordinal: int) -> Fraction:
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Where a condition on integers begins to hold, if it fails at ``low``, holds at ``high`` and is monotone."""
+    """The first integer that meets a monotone condition, which fails at ``low`` and holds at ``high``."""
     while high - low > 1:
         middle = (low + high) // 2
         if holds(middle):
@@ -248,7 +248,7 @@ def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def _gaussian_holds(cost: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
-    """Whether a Gaussian mechanism of this cost certainly satisfies (epsilon, delta)."""
+    """True if a Gaussian mechanism of this cost certainly satisfies (epsilon, delta)."""
     bits = 128
     while bits <= _MOST_BITS:
         with precision(bits):

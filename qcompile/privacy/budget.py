@@ -1,7 +1,7 @@
-"""The privacy budget of a run, as it was asked for, and its value in every other currency.
+"""The privacy budget of a run, as it was asked for, and its equivalent in every other privacy definition.
 
 Everything is a fraction: parts of a budget add up to it exactly, and a request is converted once, to the safe side.
-The stated values are upper bounds of the privacy loss, rounded up in every currency and in print.
+An equivalent is an upper bound of the privacy loss, rounded up in every definition and in print.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Budget:
     """An immutable request for privacy loss: epsilon with delta, or rho (zCDP), or cost (2 rho), or mu (Gaussian DP).
 
     Each value is an int, Fraction, Decimal, float (read by its repr: 0.1 is 1/10), NumPy scalar or text ("1/49").
-    Equal requests are equal budgets; ``Budget(rho=1)`` and ``Budget(cost=2)`` are worth the same and are not equal.
+    Equal requests are equal budgets; ``Budget(rho=1)`` and ``Budget(cost=2)`` permit the same loss and are not equal.
 
     Attributes:
       kind: which parameter was given; "epsilon" stands for epsilon with delta.
-      amount: its exact value, in 1e-100..1e100, and worth a rho in 1e-100..5e99; an epsilon is at most 1e9.
+      amount: its exact value, in 1e-100..1e100, equivalent to a rho in 1e-100..5e99; an epsilon is at most 1e9.
       delta: between 0 and 1, exclusive; None unless ``kind`` is "epsilon".
 
     Raises:
@@ -72,10 +72,10 @@ class Budget:
         mu: Number | None = None,
     ) -> None:
         named: dict[Kind, Number | None] = {"epsilon": epsilon, "rho": rho, "cost": cost, "mu": mu}
-        given = {kind: exact(kind, value) for kind, value in named.items() if value is not None}
+        request = {kind: exact(kind, value) for kind, value in named.items() if value is not None}
         exact_d = None if delta is None else exact_delta(delta)
-        _require_one_request(given, exact_d)
-        [(kind, amount)] = given.items()
+        _require_one_request(request, exact_d)
+        [(kind, amount)] = request.items()
         object.__setattr__(self, "kind", kind)
         object.__setattr__(self, "amount", amount)
         object.__setattr__(self, "delta", exact_d)
@@ -117,7 +117,7 @@ class Budget:
         """
         _require_accounting(accounting)
         if self.delta is not None:
-            return _converted(self.amount, self.delta, accounting)
+            return _convert(self.amount, self.delta, accounting)
         if self.kind == "mu":
             return self.amount**2 / 2
         return self.amount / 2 if self.kind == "cost" else self.amount
@@ -176,31 +176,31 @@ class Budget:
 
 
 @lru_cache(maxsize=128)
-def _converted(epsilon: Fraction, delta: Fraction, accounting: str) -> Fraction:
+def _convert(epsilon: Fraction, delta: Fraction, accounting: str) -> Fraction:
     """The rho of an (epsilon, delta) request; the search takes milliseconds, and every text about a budget needs it."""
     if accounting == "gaussian":
         return cost_from_epsilon(epsilon, delta) / 2
     return rho_from_epsilon(epsilon, delta)
 
 
-def _require_one_request(given: dict[Kind, Fraction], delta: Fraction | None) -> None:
-    if "epsilon" in given and delta is None and len(given) == 1:
+def _require_one_request(request: dict[Kind, Fraction], delta: Fraction | None) -> None:
+    if "epsilon" in request and delta is None and len(request) == 1:
         raise BudgetError("epsilon needs a delta, as Gaussian noise never has delta 0; give delta=1e-9, or rho alone")
-    if delta is not None and not given:
+    if delta is not None and not request:
         raise BudgetError("delta needs an epsilon; give both, e.g. epsilon=1")
-    if not given:
+    if not request:
         raise BudgetError(f"no budget is given; {_ONE_OF}")
-    if len(given) > 1 or (delta is not None and "epsilon" not in given):
-        names = [*given, *(["delta"] if delta is not None else [])]
+    if len(request) > 1 or (delta is not None and "epsilon" not in request):
+        names = [*request, *(["delta"] if delta is not None else [])]
         raise BudgetError(f"{', '.join(names)} are more than one request; {_ONE_OF}")
 
 
 def _require_worth(budget: Budget) -> None:
-    """What cannot be converted, with its cost in range too, is refused where it is written."""
+    """Refuse a budget that cannot be converted to rho and cost, where the user writes it."""
     if not SMALLEST <= budget.rho <= LARGEST / 2:
         names = ", ".join(f"{name}={text}" for name, text in budget.request.items())
         raise BudgetError(
-            f"{names} is worth rho={rounded_text(budget.rho)}, outside 1e-100..5e99; give a budget nearer to 1"
+            f"{names} is equivalent to rho={rounded_text(budget.rho)}, outside 1e-100..5e99; give a budget nearer to 1"
         )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from qcompile.errors import BudgetError
 
 Number: TypeAlias = int | float | str | Fraction | Decimal | np.integer[Any] | np.floating[Any]
-"""What a privacy parameter may be given as."""
+"""Accepted types of a privacy parameter."""
 
 SMALLEST, LARGEST = Fraction(1, 10**100), Fraction(10**100)
 """The range of every parameter: squares and ratios of two of them are still normal doubles."""
@@ -110,7 +110,7 @@ def _decimal_text(value: Fraction, context: Context) -> str:
 
 
 def _is_long(value: object) -> bool:
-    """Whether a number has so many digits that reading it, or the exact text of it, would take long."""
+    """True if a number has too many digits to be read, or printed exactly, in short time."""
     if isinstance(value, Decimal):
         return value.is_finite() and len(value.as_tuple().digits) > _LONGEST_TEXT
     if isinstance(value, Fraction):

@@ -24,7 +24,7 @@ MOST_CONTRIBUTIONS = 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyUnit:
-    """What one unit may change.
+    """The largest change that one privacy unit can make.
 
     Attributes:
       neighbours: "add-remove" or "replace-one".
@@ -44,12 +44,12 @@ class PrivacyUnit:
 
     @property
     def public_total(self) -> bool:
-        """Whether all neighbouring tables have the same number of rows that count."""
+        """True if all neighbouring tables have the same number of counted rows."""
         return self.neighbours == "replace-one" and self.contributions == 1 and self.fixed_rows
 
     @property
     def most_rows(self) -> int:
-        """How many rows of one table are not in a neighbouring one, and the other way round, at most, together."""
+        """The largest number of rows in which two neighbouring tables differ, both sides together."""
         return self.contributions * (1 if self.neighbours == "add-remove" else 2)
 
     def sensitivity_squared(self, strategy: Strategy) -> Fraction:

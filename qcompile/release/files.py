@@ -87,7 +87,7 @@ def load_release(path: str | Path) -> Release:
     """
     file = archive.Archive.open(path, KIND, VERSION, OLDEST)
     document, (arrays, measured) = file.document, _read(file)
-    store = ArrayStore.checked(arrays)
+    store = ArrayStore.check(arrays)
     try:
         plan = read_plan(document["plan"], store)
         facts: dict[str, Any] = dict(document["provenance"])
@@ -115,7 +115,7 @@ def _read(file: archive.Archive) -> tuple[archive.Arrays, archive.Arrays]:
 
 
 def is_whole(provenance: Provenance) -> bool:
-    """Whether measurements are whole multiples of a grid."""
+    """True if measurements are whole multiples of a grid."""
     return provenance.noise == "rounded" and provenance.mechanism == "batch"
 
 
@@ -193,7 +193,7 @@ def _check_terms(plan: Plan, provenance: Provenance, plan_document: object) -> N
 def _check_scales(plan: Plan, provenance: Provenance, scales: tuple[Scale, ...]) -> None:
     """The noise that the file claims must be what its plan and its charge give, whoever wrote it.
 
-    Costs are computed anew from the strategies; only what rounding may change from machine to machine is let through.
+    Costs are recomputed from the strategies; only differences by rounding between machines are accepted.
     """
     expected = plan.scales(provenance.charge)
     total = sum((s.cost * m for s, m in zip(scales, plan.closure.members.tolist(), strict=True)), Fraction(0))

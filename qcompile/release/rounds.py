@@ -36,7 +36,7 @@ def _round_data(r: Round) -> dict[str, Any]:
 
 
 def read_history(data: dict[str, Any], plan: Plan, charge: Fraction, noise: str, reference: str) -> History:
-    """The inverse of `history_data`; what the file says about privacy is computed anew.
+    """The inverse of `history_data`; the file's statements about privacy are recomputed.
 
     Args:
       data: from a file, by whoever wrote it.
@@ -62,7 +62,7 @@ def _read_round(data: dict[str, Any]) -> Round:
     selection = None if chosen is None else SelectionStep(float(chosen[0]), read_fraction(chosen[1]))
     steps = tuple(Step(_index(node), read_scale(scale)) for node, *scale in data["steps"])
     if type(data["grown"]) is not bool:
-        raise ValueError("a round taught something or not")
+        raise ValueError("grown must be true or false")
     skipped = tuple(map(_index, data["skipped"]))
     return Round(_index(data["marginal"]), read_fraction(data["budget"]), selection, steps, skipped, data["grown"])
 
@@ -82,7 +82,7 @@ def _check_nodes(history: History, plan: Plan) -> None:
 
 
 def _check_costs(history: History, plan: Plan, charge: Fraction, noise: str, reference: str) -> None:
-    """Costs are computed anew from the strategies, and the budget is divided once more as a run divides it."""
+    """Recompute all costs from the strategies, and divide the budget again as a run does."""
     strategies = basis_strategies(plan, history.basis)
     expected = [plan.unit.sensitivity_squared(s) for s in strategies]
     weights = whole_weights(plan, candidate_nodes(plan), reference != "none")
@@ -98,7 +98,7 @@ def _check_costs(history: History, plan: Plan, charge: Fraction, noise: str, ref
 
 
 def _replayed(history: History, plan: Plan, charge: Fraction) -> bool:
-    """Whether a run of this charge can have had these rounds: what is public, single attributes, then selections."""
+    """True if a run of this charge can have these rounds: public nodes, single attributes, then selections."""
     rest = list(history.rounds)
     while rest and rest[0].budget == 0:
         public = rest.pop(0)
@@ -122,7 +122,7 @@ def _replayed(history: History, plan: Plan, charge: Fraction) -> bool:
 
 
 def _fits(r: Round, plan: Plan, measurement: Fraction, selection: Fraction) -> bool:
-    """Whether a round spent its shares, but for rounding, on different nodes below its marginal."""
+    """True if a round spent its shares, up to rounding, on different nodes below its marginal."""
     nodes = [s.node for s in r.steps] + list(r.skipped)
     below = {plan.closure.index[s] for s in subsets(plan.closure.nodes[r.marginal])}
     chosen = r.selection.cost if r.selection else Fraction(0)

@@ -13,7 +13,7 @@ SLACK = 1e-9
 """Relative: costs and scales agree to rounding errors only where another machine adds numbers in another order."""
 
 _FRACTION = re.compile(r"[0-9]{1,4000}(/[0-9]{1,4000})?")
-"""What `str` makes of a fraction; not the exponents that `Fraction` reads, too, as 1e999999999 takes a gigabyte."""
+"""The text of a fraction. `Fraction` also reads exponents, which are refused: 1e999999999 takes a gigabyte."""
 
 
 def read_fraction(text: Any) -> Fraction:
@@ -46,11 +46,11 @@ def read_scale(data: Any) -> Scale:
 
 
 def scales_agree(found: Scale, expected: Scale, noise: str) -> bool:
-    """Whether a scale is the one expected, but for rounding.
+    """True if a scale is the expected one, up to rounding.
 
     Args:
       found: in a file.
-      expected: computed anew.
+      expected: recomputed.
       noise: its kind: OpenDP's is enlarged until its own accounting agrees, and not rounded to a grid.
     """
     if PUBLIC in (found, expected):
@@ -64,7 +64,7 @@ def scales_agree(found: Scale, expected: Scale, noise: str) -> bool:
 
 
 def scale_matches_cost(scale: Scale, sensitivity_squared: Fraction, noise: str) -> bool:
-    """Whether a measurement of some sensitivity has the noise that its stated cost takes."""
+    """True if a measurement of some sensitivity has the noise that its stated cost requires."""
     if not sensitivity_squared or not scale.sigma:
         return not sensitivity_squared and scale == PUBLIC
     if scale.cost <= 0:

@@ -1,4 +1,4 @@
-"""Measurements as they stand in a release file: cut into parts, each read and verified when a question needs it.
+"""Measurements in a release file: cut into parts, each read and verified when a question needs it.
 
 Cells of neighbouring nodes are asked for together, so a part holds the measurements of consecutive nodes of the
 lattice. Where the cuts are depends on the plan alone.
@@ -21,7 +21,7 @@ NodeValues = npt.NDArray[Any]
 """A node's measurements: whole multiples of its grid, of any width, with rounded noise; doubles otherwise."""
 
 MEASURED = "measured/"
-"""What the names of all parts begin with."""
+"""Prefix of the names of all parts."""
 
 PART = 2**21
 """Measurements from which on a part is complete: 4 MB with the usual two bytes each."""

@@ -1,4 +1,4 @@
-"""Charges as they stand in a ledger's table: what was spent, for what, and the release that it paid for."""
+"""Charges in a ledger's table: the amount, its purpose, and the release that it paid for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLUMNS = ("time", "rho", "budget", "neighbours", "contributions", "unit", "mec
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
-    """What is charged, and for what; all of it public.
+    """An amount to charge and its purpose; all of it public.
 
     Attributes:
       rho: exactly.
@@ -31,7 +31,7 @@ class Charge:
       noise: how it was drawn.
       plan: hash of the plan.
       time: UTC, when the run began, ISO 8601; now where it is empty.
-      run: of a run that may be resumed, its name; it stands for the release until that is recorded.
+      run: of a run that may be resumed, its name, recorded in place of the release until there is one.
     """
 
     rho: Fraction
@@ -97,7 +97,7 @@ def insert_charge(connection: sqlite3.Connection, charge: Charge) -> int:
 
 
 def read_entries(connection: sqlite3.Connection) -> tuple[Entry, ...]:
-    """All charges in their order; a ValueError where one is no amount."""
+    """All charges in their order; raises ValueError if an amount is invalid."""
     columns = ("number", "version", "release", "content", *_COLUMNS)
     rows = connection.execute(f"SELECT {', '.join(columns)} FROM entries ORDER BY number")
     return tuple(_entry(dict(zip(columns, row, strict=True))) for row in rows)

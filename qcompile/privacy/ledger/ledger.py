@@ -32,7 +32,7 @@ from qcompile.version import __version__
 class Ledger:
     """The account of one dataset.
 
-    Every call opens the file anew, so a ledger may be shared by threads and processes. The file must be on a disk whose
+    Every call reopens the file, so a ledger may be shared by threads and processes. The file must be on a disk whose
     locks work; network drives often have none.
 
     Attributes:
@@ -94,13 +94,13 @@ class Ledger:
 
     @property
     def snapshot(self) -> Snapshot:
-        """All that the ledger says now."""
+        """The present contents of the ledger."""
         with connect_ledger(self.path) as connection:
             return Snapshot.of(connection, self.path)
 
     @property
     def budget(self) -> Fraction:
-        """All that may ever be spent, in rho."""
+        """The whole budget, in rho."""
         return self.snapshot.budget
 
     @property
@@ -115,7 +115,7 @@ class Ledger:
 
     @property
     def remaining(self) -> Fraction:
-        """What is left, in rho; never negative."""
+        """The rest of the budget, in rho; never negative."""
         return self.snapshot.remaining
 
     def require(self, charge: Charge) -> None:

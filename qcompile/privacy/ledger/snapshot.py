@@ -1,4 +1,4 @@
-"""What a ledger says at one moment, and what it would refuse."""
+"""The contents of a ledger at one moment, and the check of a new charge against them."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Snapshot:
 
     @property
     def remaining(self) -> Fraction:
-        """What is left, in rho."""
+        """The rest of the budget, in rho."""
         return self.budget - self.spent
 
     @cached_property
     def unit(self) -> dict[str, str | int | None]:
-        """What charges must agree with: as given when the ledger was made, the rest as in the first charge."""
+        """The privacy unit of all charges: fixed when the ledger was made, else by the first charge."""
         fixed: dict[str, str | int | None] = {}
         if self.entries:
             first = self.entries[0].charge

@@ -108,7 +108,7 @@ def connect_ledger(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def damage_error(path: Path) -> StorageError:
-    """What to say of a ledger that cannot be what was once written."""
+    """The error for a ledger whose contents cannot be what was written."""
     return StorageError(
         f"ledger {path} is damaged; restore it from a backup and add what was spent since: a new one would forget past "
         "charges"
@@ -135,7 +135,7 @@ def _foreign_message(path: Path) -> str:
 
 
 def read_facts(connection: sqlite3.Connection) -> dict[str, str]:
-    """What was fixed when the ledger was made: rho, budget, version, time; neighbours and contributions where given."""
+    """Constants of the ledger: rho, budget, version, time; neighbours and contributions if they were fixed."""
     return dict(connection.execute("SELECT name, value FROM facts").fetchall())
 
 

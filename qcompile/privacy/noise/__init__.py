@@ -1,1 +1,1 @@
-"""All randomness, and the noise and selections made of it."""
+"""Randomness, noise and private selection."""

@@ -22,7 +22,7 @@ class ByteSource(Protocol):
 
     @property
     def private(self) -> bool:
-        """Whether the bytes are unpredictable."""
+        """True if the bytes are unpredictable."""
         ...
 
     def take(self, n: int) -> bytes:
@@ -30,7 +30,7 @@ class ByteSource(Protocol):
         ...
 
     def branch(self, label: bytes) -> ByteSource:
-        """A source independent of this one, the same for the same label wherever this one stands."""
+        """A source independent of this one, the same for the same label whatever was read from this one."""
         ...
 
 

@@ -150,7 +150,7 @@ def rough_sums(words: Words, center: Array, s: float) -> tuple[Array, Array, Arr
 
 
 def margin(spread: Array, s: float) -> Array:
-    """How far from a half-integer a sum must be, besides the error of its center, for `first_look` to trust it.
+    """The least distance of a sum from a half-integer, besides the error of its center, that `first_look` trusts.
 
     Args:
       spread: ``s z`` of each entry, shape ``(m,)``; it is written over.
@@ -186,7 +186,7 @@ class Tail:
         return -float(ndtri((self.digits + 0.5) / 2.0**self.bits))
 
     def exceeds(self, boundary: Fraction) -> bool:
-        """Whether ``|Z| > boundary``, decided with as many further bits as it takes."""
+        """True if ``|Z| > boundary``, decided with as many further bits as it takes."""
         if boundary <= 0:
             return True
         while True:

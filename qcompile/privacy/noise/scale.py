@@ -28,12 +28,12 @@ class Scale:
 
     @property
     def variance(self) -> float:
-        """Of a measurement: sigma^2 + grid^2 / 12; 0 for a node that is public."""
+        """Variance of a measurement, sigma^2 + grid^2 / 12, in counts**2; 0 for a public node."""
         return self.sigma**2 + self.grid**2 / 12 if self.sigma else 0.0
 
 
 PUBLIC = Scale(sigma=0.0, grid=2.0**-8, cost=Fraction(0))
-"""Of a node whose answers no neighbouring table changes: multiples of the number of rows, without noise."""
+"""The scale of a public node: its answers, multiples of the number of rows, are the same on all neighbouring tables."""
 
 
 def measurement_scale(beta: Fraction, sensitivity_squared: Fraction) -> Scale:
@@ -56,8 +56,8 @@ def smallest_sigma(beta: Fraction, sensitivity_squared: Fraction) -> float:
       BudgetError: an argument is not > 0, or the result is no normal double.
     """
     if not (beta > 0 and sensitivity_squared > 0):
-        given = f"beta={beta}, sensitivity_squared={sensitivity_squared}"
-        raise BudgetError(f"a noise scale needs both > 0, got {given}; a node without sensitivity needs no noise")
+        received = f"beta={beta}, sensitivity_squared={sensitivity_squared}"
+        raise BudgetError(f"a noise scale needs both > 0, got {received}; a node without sensitivity needs no noise")
     return root_up(Fraction(sensitivity_squared) / beta)
 
 

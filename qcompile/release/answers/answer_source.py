@@ -1,4 +1,4 @@
-"""What answers are made from: the closure's residual estimates, or one block's own estimate.
+"""Sources of answers: the closure's residual estimates, or one block's own estimate.
 
 Every query is answered from one source that spans it: a family from the source it was compiled into, a marginal or a
 single query from the one that predicts the smallest variance. Both are known before any data is seen.

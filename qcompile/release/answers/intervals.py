@@ -23,7 +23,7 @@ SIMULATIONS = 2000
 
 @dataclass(frozen=True)
 class Width:
-    """How many standard errors an interval extends to each side.
+    """Half-width of an interval, in standard errors.
 
     Attributes:
       quantile: of |z|.

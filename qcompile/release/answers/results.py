@@ -1,4 +1,4 @@
-"""What a question to a release gives: one answer, or a table of cells."""
+"""Results of a question to a release: one answer, or a table of cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which answers of a family are asked for: products over some attributes, and of these the queries with some labels.
+"""Selection of a family's answers: products over some attributes, and of these the queries with some labels.
 
 Products are found from the family's symbolic form, without walking through the others: a family may have millions.
 """
@@ -61,7 +61,7 @@ class SelectedAnswers:
 
     @property
     def _others(self) -> range:
-        """How many factors a product holds besides the fixed ones."""
+        """The possible numbers of factors of a product besides the fixed ones."""
         low, high = self.sizes
         return range(max(0, low - len(self.fixed)), high - len(self.fixed) + 1)
 
@@ -81,7 +81,7 @@ class SelectedAnswers:
 
     @property
     def whole(self) -> bool:
-        """Whether these are all answers of the family."""
+        """True if these are all answers of the family."""
         return self.count == self.family.count
 
     @property
@@ -113,7 +113,7 @@ def require_product(product: Product) -> None:
 
 
 def select(workload: Workload, name: str, of: Of = None, where: Where = None) -> SelectedAnswers:
-    """What is asked for of a family.
+    """Select answers of a family.
 
     Args:
       workload: knows the families and the attributes.
@@ -161,7 +161,7 @@ def _factors_over(family: Family, wanted: frozenset[str]) -> tuple[Factor, ...] 
 
 
 def _no_product(workload: Workload, family: Family, wanted: frozenset[str]) -> str:
-    """That a family has no product over some attributes; what it has, and who has one."""
+    """The message that a family has no product over some attributes, with a family that has one."""
     over = ", ".join(workload.schema.order(tuple(wanted))) or "no attribute"
     held = workload.schema.order(tuple({n for f in family.factors for n in f.names}))
     listed = ", ".join(held[:8]) + (f", ... ({len(held)} attributes)" if len(held) > 8 else "")
@@ -207,7 +207,7 @@ def _texts(where: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...
 
 
 def _labelled(found: SelectedAnswers, wanted: Mapping[str, tuple[str, ...]]) -> SelectedAnswers:
-    """Of a selection the products that have all these columns, and of their queries those with these labels."""
+    """Restrict a selection to products with all these columns, and to queries with these labels."""
     factors, held = list[Factor | None](found.factors), set[int]()
     for column, labels in wanted.items():
         places = [i for i, f in enumerate(found.factors) if f.column == column]

@@ -21,7 +21,7 @@ SPAN_TOLERANCE = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """How one node's measurements enter an answer.
+    """The contribution of one node's measurements to an answer.
 
     Attributes:
       node: position in the lattice.
@@ -62,7 +62,7 @@ def _represented(strategy: Strategy, query: Array, closure: Lattice, node: Node)
 
 
 def outside_span(strategy: Strategy, query: Array) -> bool:
-    """Whether a query, or any of several along a last axis, is no combination of a strategy's rows."""
+    """True if a query, or any of several along a last axis, is no combination of a strategy's rows."""
     missing = strategy.adjoint(strategy.represent(query)) - query
     return bool(np.abs(missing).max() > SPAN_TOLERANCE * np.abs(query).max())
 

@@ -146,7 +146,7 @@ def cells_table(attributes: Sequence[str], labels: Sequence[Sequence[str]], arra
 
 
 def label_column(column: str) -> str:
-    """The name of a label column; an attribute with the name of a result column gets a suffix."""
+    """The name of a label column; attributes with the name of a result column get a suffix."""
     return f"{column} (label)" if column in RESERVED else column
 
 
@@ -160,7 +160,7 @@ def _joined(batches: Sequence[Any]) -> Any:
 
 
 def _along(shape: tuple[int, ...], axis: int, start: int, stop: int) -> Any:
-    """Where entries ``start..stop-1`` of an array in C order stand along an axis."""
+    """Positions along an axis of the entries ``start..stop-1`` of an array in C order."""
     steps = np.arange(start, stop) // math.prod(shape[axis + 1 :])
     return (steps % shape[axis]).astype(np.int32)
 

@@ -14,7 +14,8 @@ from hypothesis import given
 
 from benchmarks.routes import conic_planner as crp_conic
 from benchmarks.routes.conic_planner import allocate_conic, conic_filling
-from qcompile.adaptive.conditional_planner import allocate, costs, iid, losses, predicted, relaxed, water_filling
+from benchmarks.routes.residual_planner import allocate_iid, allocate_relaxed, costs, losses, marginal_error
+from qcompile.adaptive.conditional_planner import allocate, water_filling
 from qcompile.errors import InternalError
 from qcompile.support.arrays import Array
 
@@ -32,7 +33,7 @@ class Round:
         return allocate(self.prior, self.cost, self.loss, self.budget, least_share)
 
     def error(self, added: Array) -> float:
-        return predicted(self.prior, self.loss, added)
+        return marginal_error(self.prior, self.loss, added)
 
     def shares(self, added: Array) -> Array:
         return self.cost / self.budget * added
@@ -159,7 +160,7 @@ def test_never_worse_than_independent_noise_of_the_same_budget(shape: list[int],
     prior = 10 ** rng.uniform(-3, 3, len(nodes)) * (rng.random(len(nodes)) > 0.3)
     budget = 10 ** rng.uniform(-3, 3)
     problem = Round(prior, costs(shape, nodes), losses(shape, nodes), budget)
-    baseline = iid(shape, nodes, budget)
+    baseline = allocate_iid(shape, nodes, budget)
     assert problem.shares(baseline).sum() == pytest.approx(1, rel=1e-12)
     assert problem.error(problem.allocate()) <= problem.error(baseline) * (1 + 1e-12)
 
@@ -171,7 +172,7 @@ def test_without_a_prior_independent_noise_is_the_optimum(shape: list[int]) -> N
     problem = Round(zero, costs(shape, nodes), losses(shape, nodes), 1 / 7.5)
     for least_share in (0.0, 1e-3):
         added = problem.allocate(least_share)
-        np.testing.assert_allclose(added, iid(shape, nodes, 1 / 7.5), rtol=1e-12)
+        np.testing.assert_allclose(added, allocate_iid(shape, nodes, 1 / 7.5), rtol=1e-12)
         assert problem.error(added) == pytest.approx(7.5, rel=1e-12)  # the variance of a cell
 
 
@@ -184,7 +185,7 @@ def kronecker(factors: Iterable[Array]) -> Array:
 
 def test_losses_and_costs_are_those_of_the_matrices() -> None:
     shape, nodes = (3, 1, 4), [(), (0,), (2,), (0, 2)]
-    known = zip(nodes, costs(shape, nodes), losses(shape, nodes), iid(shape, nodes, 1.0), strict=True)
+    known = zip(nodes, costs(shape, nodes), losses(shape, nodes), allocate_iid(shape, nodes, 1.0), strict=True)
     for node, cost, loss, precision in known:
         kept = [(axis in node, n) for axis, n in enumerate(shape)]
         measured = kronecker(np.eye(n) - 1 / n if inside else np.ones((1, n)) for inside, n in kept)
@@ -260,7 +261,7 @@ def test_one_node_never_measured_among_very_many_does_not_take_all() -> None:
 def test_the_relaxed_solution_is_the_optimum_where_it_is_not_negative() -> None:
     feasible = 0
     for problem in rounds(1500, 8, spread=0.0):
-        free = relaxed(problem.prior, problem.cost, problem.loss, problem.budget)
+        free = allocate_relaxed(problem.prior, problem.cost, problem.loss, problem.budget)
         assert problem.shares(free).sum() == pytest.approx(1, rel=1e-9)
         assert (free[problem.loss == 0] == 0).all()
         total, wanted = problem.prior + free, problem.loss > 0
@@ -275,9 +276,9 @@ def test_the_relaxed_solution_is_the_optimum_where_it_is_not_negative() -> None:
 def test_nodes_that_need_nothing_get_nothing() -> None:
     prior, loss = np.array([1.0, np.inf, 0.0, 1.0]), np.array([1.0, 1.0, 0.0, 0.0])
     np.testing.assert_array_equal(allocate(prior, np.ones(4), loss, 3.0), [3, 0, 0, 0])
-    np.testing.assert_array_equal(relaxed(prior, np.ones(4), loss, 3.0), [3, 0, 0, 0])
-    assert predicted(prior, loss, np.zeros(4)) == 1
-    assert predicted(np.zeros(2), np.array([1.0, 0.0]), np.zeros(2)) == math.inf
+    np.testing.assert_array_equal(allocate_relaxed(prior, np.ones(4), loss, 3.0), [3, 0, 0, 0])
+    assert marginal_error(prior, loss, np.zeros(4)) == 1
+    assert marginal_error(np.zeros(2), np.array([1.0, 0.0]), np.zeros(2)) == math.inf
 
 
 @pytest.mark.parametrize("least_share", [0.0, 1e-3, 0.5])
@@ -331,4 +332,4 @@ def test_what_is_no_problem_is_refused(change: dict[str, object], message: str) 
         allocate(**given)  # type: ignore[arg-type]
     if "least_share" not in change:
         with pytest.raises(InternalError, match=message):
-            relaxed(**given)  # type: ignore[arg-type]
+            allocate_relaxed(**given)  # type: ignore[arg-type]

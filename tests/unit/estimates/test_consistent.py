@@ -15,12 +15,26 @@ from hypothesis import strategies as st
 
 from qcompile.errors import InternalError, OptionError, SizeError
 from qcompile.estimates import consistent as module
-from qcompile.estimates.consistent import TOLERANCE, consistent, disagreement, separators
+from qcompile.estimates.consistent import TOLERANCE, consistent, separators
 from qcompile.estimates.nonnegative import nonnegative
 from qcompile.lattice.lattice import Node
 from qcompile.support.arrays import Array
 
 Tables = dict[Node, Array]
+
+
+def disagreement(tables: Mapping[Node, Array]) -> float:
+    """The largest difference, in counts, of two tables' marginals on all attributes they share."""
+    largest = 0.0
+    for one, other in itertools.combinations(tables, 2):
+        shared = set(one) & set(other)
+        difference = _summed(tables[one], one, shared) - _summed(tables[other], other, shared)
+        largest = max(largest, float(np.abs(difference).max()))
+    return largest
+
+
+def _summed(table: Array, node: Node, kept: set[int]) -> Array:
+    return np.asarray(table.sum(axis=tuple(i for i, a in enumerate(node) if a not in kept)))
 
 
 def all_nodes(attributes: int, order: int) -> list[Node]:

@@ -179,11 +179,14 @@ def test_delta_zero_names_both_ways_out(delta: Any) -> None:
         ({"rho": 1, "delta": 0.1}, "rho, delta are more than one request"),
         ({"cost": 1, "mu": 1}, "cost, mu are more than one request"),
         ({"epsilon": "1e10", "delta": 0.1}, "beyond 1e9"),
-        ({"mu": "1e-60"}, "mu=1e-60 is worth rho=5e-121, outside 1e-100..5e99; give"),
-        ({"mu": "1e60"}, "mu=1e60 is worth rho=5e119, outside"),
-        ({"rho": "1e100"}, "rho=1e100 is worth rho=1e100, outside"),
-        ({"cost": "1e-100"}, "cost=1e-100 is worth rho=5e-101, outside"),
-        ({"epsilon": "1e-100", "delta": "1e-100"}, "epsilon=1e-100, delta=1e-100 is worth rho=3.23811e-200, outside"),
+        ({"mu": "1e-60"}, "mu=1e-60 is equivalent to rho=5e-121, outside 1e-100..5e99; give"),
+        ({"mu": "1e60"}, "mu=1e60 is equivalent to rho=5e119, outside"),
+        ({"rho": "1e100"}, "rho=1e100 is equivalent to rho=1e100, outside"),
+        ({"cost": "1e-100"}, "cost=1e-100 is equivalent to rho=5e-101, outside"),
+        (
+            {"epsilon": "1e-100", "delta": "1e-100"},
+            "epsilon=1e-100, delta=1e-100 is equivalent to rho=3.23811e-200, outside",
+        ),
     ],
 )
 def test_exactly_one_request(parameters: dict[str, Any], message: str) -> None:

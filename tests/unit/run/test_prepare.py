@@ -73,7 +73,7 @@ def test_one_run_does_everything_once(folder: pathlib.Path, monkeypatch: pytest.
         "opening of the data": (TableDataset, "connect"),
         "reading of the data": (OpenedTable, "counts"),
     }
-    budgets._converted.cache_clear()
+    budgets._convert.cache_clear()
     calls = count_calls(monkeypatch, places)
     hashed = Counter[str]()
     original = document.content_hash
