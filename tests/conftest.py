@@ -29,7 +29,7 @@ def wide_tests() -> dict[str, list[str]]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of `wide.txt`; and group those that compile the same plans, see `tests.conformance.cases`."""
+    """Mark the tests of `wide.txt`."""
     wide = wide_tests()
     for item in items:
         test, _, parameters = item.nodeid.partition("[")
