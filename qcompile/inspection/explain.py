@@ -27,7 +27,7 @@ def _head(plan: Plan) -> list[str]:
     o, closure = plan.options, plan.closure
     measured = int((closure.class_of >= 0).sum())
     return [
-        f"plan of qcompile {__version__}",
+        f"plan of qcompile {plan.version}",
         f"  workload     {workload_text(plan)}",
         f"  lattice      {plural(closure.first_block, 'node')}, {plural(len(closure.blocks), 'block')}, "
         f"{measured:,} measured, {plural(len(plan.solutions), 'problem')}",

@@ -27,7 +27,6 @@ from qcompile.solvers.solution import Solution
 from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Strategy
 from qcompile.support import archive
 from qcompile.support.arrays import Array, IntArray, require_memory
-from qcompile.version import __version__
 
 KIND = "qcompile plan"
 VERSION = 4
@@ -47,6 +46,10 @@ MAX_PRODUCTS = 2**20
 MAX_SCALING = 50
 """Powers of ten by which a strategy's matrices may be off from entries around 1, all together: squares of column norms
 neither overflow nor vanish. Solvers stay within 2 or 3."""
+
+
+MAX_VERSION = 100
+"""Characters of the version of qcompile that compiled a plan."""
 
 
 def save_plan(plan: Plan, path: str | Path) -> str:
@@ -76,7 +79,7 @@ def plan_data(plan: Plan, store: ArrayStore) -> dict[str, Any]:
         a.name: store.put(u) for a, u in zip(closure.schema, closure.centring, strict=True) if not is_uniform(u)
     }
     return {
-        "qcompile": __version__,
+        "qcompile": plan.version,
         "options": asdict(plan.options),
         "workload": workload_data(plan.workload, store),
         "centring": centring,
@@ -114,7 +117,8 @@ def read_plan(document: dict[str, Any], store: ArrayStore) -> Plan:
         closure = decompose(workload, centring, document["blocks"], dict(options.strategies))
         _check_same(closure, document, store)
         solutions = tuple(_read_solution(s, store) for s in document["solutions"])
-        plan = Plan(workload, closure, solutions, options, _read_error(document["plain_sse"]))
+        plain_sse, version = _read_error(document["plain_sse"]), _read_version(document["qcompile"])
+        plan = Plan(workload, closure, solutions, options, plain_sse, version)
     except StorageError:
         raise
     except NOT_UNDERSTOOD as e:
@@ -163,6 +167,12 @@ def _check_expansion(workload: Workload, blocks: Sequence[Sequence[str]], nodes:
 def _read_options(data: dict[str, Any]) -> Options:
     strategies = tuple((str(name), str(label)) for name, label in data["strategies"])
     return Options(**{**data, "strategies": strategies})
+
+
+def _read_version(value: Any) -> str:
+    if not isinstance(value, str) or not value.isprintable() or len(value) > MAX_VERSION:
+        raise ValueError("a version is a short printable text")
+    return value
 
 
 def _read_error(value: Any) -> float | None:

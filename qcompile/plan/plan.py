@@ -25,6 +25,7 @@ from qcompile.strategy import Strategy
 from qcompile.strategy.variances import ErrorSummary, family_errors
 from qcompile.support.arrays import Array
 from qcompile.support.text import plural
+from qcompile.version import __version__
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -104,6 +105,7 @@ class Plan:
       options: how it was compiled.
       plain_sse: total weighted squared error at cost 1 of the plain decomposition, where other designs were compared
         with it; None where there was nothing to compare.
+      version: of the qcompile that compiled it; part of its hash, so that a file written again keeps its hash.
     """
 
     workload: Workload
@@ -111,6 +113,7 @@ class Plan:
     solutions: tuple[Solution, ...]
     options: Options
     plain_sse: float | None = None
+    version: str = __version__
 
     def __repr__(self) -> str:
         size = f"{self.queries:,} queries in {plural(len(self.workload.families), 'family', 'families')}"

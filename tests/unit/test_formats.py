@@ -91,6 +91,7 @@ def test_what_was_read_is_written_with_its_meaning(tmp_path: pathlib.Path) -> No
     for old, new in ((PLAN, tmp_path / "p"), (RELEASE, tmp_path / "r")):
         before, after = members(old), members(new)
         assert {**before, "manifest.json": b""} == {**after, "manifest.json": b""}
+    assert load_plan(tmp_path / "p").version == "0.1.0"
     assert exact(load_plan(tmp_path / "p")) == exact(load_plan(PLAN))
     assert load_release(tmp_path / "r").answers("arcs").equals(load_release(RELEASE).answers("arcs"))
     assert load_release(RELEASE).provenance.plan_hash == PlanDocument.of(load_plan(PLAN)).hash
