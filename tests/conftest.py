@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import pathlib
+import sys
 
 import hypothesis
 import pytest
@@ -15,6 +16,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
+sys.path.append(str(ROOT))  # for the routes and reports of benchmarks/, which is not installed
 WIDE = pathlib.Path(__file__).with_name("wide.txt")
 
 

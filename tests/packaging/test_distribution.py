@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import subprocess
 import sys
+import sysconfig
 import venv
 import zipfile
 
@@ -23,6 +24,17 @@ def run(*command: object, cwd: pathlib.Path) -> str:
     done = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def clean_environment(folder: pathlib.Path) -> pathlib.Path:
+    """A new environment with the dependencies of this one, but not its editable install; returns its Python.
+
+    Another path in a .pth file brings packages, and none of the hooks that lie there.
+    """
+    venv.create(folder, with_pip=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin" / "python"
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +56,8 @@ def test_wheel_holds_one_import_root(wheel: pathlib.Path) -> None:
 
 
 def test_installed_wheel_works_alone(wheel: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    venv.create(tmp_path / "clean", with_pip=True)
-    python = tmp_path / "clean" / "bin" / "python"
-    run(python, "-m", "pip", "install", "-q", wheel, cwd=tmp_path)
+    python = clean_environment(tmp_path / "clean")
+    run(python, "-m", "pip", "install", "-q", "--no-deps", wheel, cwd=tmp_path)
     (tmp_path / "w.q").write_text(PROGRAM)
     (tmp_path / "data.csv").write_text("a,b\n0,x\n3,y\n3,x\n")
     command = tmp_path / "clean" / "bin" / "qcompile"
