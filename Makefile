@@ -92,7 +92,8 @@ $(DEMO)/.ready: EXTRA := examples
 $(BENCH)/.ready: EXTRA := bench
 # Where Lark finds interegular every parser it builds looks for ambiguities, which takes longer than all else that
 # `qcompile check` does. So it stands aside, and the test of the grammar alone uses it.
-$(DEV)/.ready: AFTER = $(DEV)/bin/python -m pip install -q --target $(DEV)/ambiguity "interegular>=0.3.3"
+ADD_AMBIGUITY_CHECK = $(@D)/bin/python -m pip install -q --target $(@D)/ambiguity "interegular>=0.3.3"
+$(DEV)/.ready: AFTER = $(ADD_AMBIGUITY_CHECK)
 $(DEV)/.ready $(DEMO)/.ready $(BENCH)/.ready: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) -m venv $(@D)
@@ -106,6 +107,7 @@ $(LOWEST)/.ready: pyproject.toml .ci/lowest.py
 	$(@D)/bin/python -m pip install -q --upgrade pip
 	$(PYTHON) .ci/lowest.py > $(@D)/constraints.txt
 	$(@D)/bin/python -m pip install -q -e ".[test]" -c $(@D)/constraints.txt
+	$(ADD_AMBIGUITY_CHECK)
 	touch $@
 
 $(NEXT)/.ready: pyproject.toml
@@ -113,6 +115,7 @@ $(NEXT)/.ready: pyproject.toml
 	$(NEXT_PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install -q --upgrade pip
 	$(@D)/bin/python -m pip install -q -e ".[test]"
+	$(ADD_AMBIGUITY_CHECK)
 	touch $@
 
 $(DEV)/.ready-engines: $(DEV)/.ready
