@@ -75,6 +75,7 @@ bench: $(DEV)/.ready
 bench-large: $(DEV)/.ready
 	$(ONE_THREAD) $(DEV)/bin/python benchmarks/streaming.py -o benchmarks/results/streaming.md
 	$(ONE_THREAD) $(DEV)/bin/python benchmarks/many_rows.py -o benchmarks/results/rows.md
+	$(ONE_THREAD) $(DEV)/bin/python benchmarks/rows_and_cells.py -o benchmarks/results/rows-and-cells.md
 
 # Adaptive runs; with AIM and Private-PGM (bench-pgm, up to an hour, before it) where they were measured.
 bench-adaptive: $(BENCH)/.ready

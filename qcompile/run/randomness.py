@@ -17,7 +17,10 @@ from qcompile.privacy.noise.rounded_gaussian import rounded_gaussian
 from qcompile.privacy.noise.scale import Scale
 from qcompile.release.values import NodeValues
 from qcompile.strategy import Strategy
-from qcompile.support.arrays import IntArray
+from qcompile.support.arrays import Array, IntArray
+
+FEW_OPEN = 1.0
+"""Entries that may need an exact center before bounds for each entry are computed, which takes another product."""
 
 
 class Noise(Protocol):
@@ -40,14 +43,23 @@ def rounded(sources: Callable[[str], ByteSource]) -> Noise:
         scaled = strategy.apply(floats) / grid  # exact: the grid is a power of two
         if scale.sigma == 0:  # no neighbouring table changes it: public
             return np.rint(scaled).astype(np.int64)
-        error = strategy.rounding_error(floats) / grid
+        exactly = strategy.exact_entries(x)
 
-        def exact(row: int) -> Fraction:
-            return strategy.exact_entry(row, x) / Fraction(grid)
+        def exact(rows: IntArray) -> list[Fraction]:
+            return [value / Fraction(grid) for value in exactly(rows)]
 
+        error = _center_error(strategy, floats, grid)
         return rounded_gaussian(scaled, error, scale.sigma / grid, exact, sources(node))
 
     return add
+
+
+def _center_error(strategy: Strategy, floats: Array, grid: float) -> Array | float:
+    """A bound of the error of ``B x`` in grid steps: one for all entries where it leaves hardly any of them open."""
+    error = strategy.rounding_error(floats) / grid
+    if 2 * error * strategy.rows <= FEW_OPEN:
+        return error
+    return strategy.rounding_errors(floats) / grid
 
 
 def opendp(strategy: Strategy, x: IntArray, scale: Scale, node: str) -> NodeValues:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from qcompile.lattice.projection import Projection
 from qcompile.support.arrays import Array, IntArray
 
 EPS = float(np.finfo(np.float64).eps)
+
+ExactEntries: TypeAlias = Callable[[IntArray], list[Fraction]]
+"""Rational entries of a vector at the positions wanted, ``(k,)``."""
 
 
 class Strategy(abc.ABC):
@@ -92,9 +96,13 @@ class Strategy(abc.ABC):
     def rounding_error(self, x: Array) -> float:
         """A bound on the absolute rounding error of any entry of ``apply(x)``, x >= 0."""
 
+    def rounding_errors(self, x: Array) -> Array:
+        """A bound for each entry of ``apply(x)``, ``(rows,)``: at most `rounding_error`, but dearer to compute."""
+        return np.full(self.rows, self.rounding_error(x))
+
     @abc.abstractmethod
-    def exact_entry(self, row: int, x: IntArray) -> Fraction:
-        """Entry ``row`` of ``B x`` for integer x, exactly: every double in B is a rational number."""
+    def exact_entries(self, x: IntArray) -> ExactEntries:
+        """Entries of ``B x`` for integer x of sum at most 2^53, exactly: every double in B is a rational number."""
 
     @abc.abstractmethod
     def factors(self, order: Sequence[int]) -> tuple[Array, ...]:
@@ -139,12 +147,3 @@ def column_bound(matrix: Array) -> Fraction:
 def same_columns(matrix: Array) -> bool:
     """True if all columns hold the same doubles."""
     return bool((matrix == matrix[:, :1]).all())
-
-
-def exact_dot(b: Array, x: Sequence[Fraction | int]) -> Fraction:
-    """The exact dot product of doubles with rational numbers."""
-    total = Fraction(0)
-    for c, v in zip(b, x, strict=True):
-        if c and v:
-            total += Fraction(float(c)) * Fraction(v)
-    return total

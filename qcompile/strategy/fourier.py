@@ -10,6 +10,7 @@ around a cell that they leave out follow from the same numbers.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -24,11 +25,15 @@ from qcompile.lattice.projection import is_uniform
 from qcompile.queries.factors.base import CHUNK, OneAttribute
 from qcompile.queries.factors.circular import Circular
 from qcompile.strategy import pair_distance as pairs
-from qcompile.strategy.base import EPS, Block, Strategy, column_bound, exact_dot
+from qcompile.strategy.base import EPS, Block, ExactEntries, Strategy, column_bound
+from qcompile.strategy.exact_products import as_fraction, contract, convolve
 from qcompile.support.arrays import Array, IntArray, cells, require_memory
 
 ZERO_FREQUENCY = 1e-12
 """Frequencies of B below this share of the largest are not measured."""
+
+FEW_ROWS = 64
+"""Exact entries that are computed one by one: each takes a pass over the cells, the convolution about 50 of them."""
 
 SMALLER = "ask for a smaller family, or use bins"
 
@@ -137,9 +142,21 @@ class FourierStrategy(Strategy):
         largest, norm = float(spectrum.max()), float(np.sqrt((spectrum**2).sum()))
         return transform * (2 * largest + norm) * float(np.sqrt((x * x).sum()))
 
-    def exact_entry(self, row: int, x: IntArray) -> Fraction:
-        """One row of the circulant against x, in rational arithmetic."""
-        return exact_dot(_circulant_row(self.kernel, row).ravel(), [int(v) for v in x.ravel()])
+    def exact_entries(self, x: IntArray) -> ExactEntries:
+        """A few rows one by one; for many the whole convolution, once."""
+        whole = functools.cache(lambda: convolve(self.kernel, x))
+
+        def entries(rows: IntArray) -> list[Fraction]:
+            if len(rows) <= FEW_ROWS:
+                return [self._exact_entry(int(row), x) for row in rows]
+            product, exponent = whole()
+            return [as_fraction(v, exponent) for v in product.ravel()[rows]]
+
+        return entries
+
+    def _exact_entry(self, row: int, x: IntArray) -> Fraction:
+        product, exponent = contract(_circulant_row(self.kernel, row).ravel(), x.reshape(-1, 1))
+        return as_fraction(product[0], exponent)
 
     def factors(self, order: Sequence[int]) -> tuple[Array, ...]:
         """The circulant, written out."""

@@ -13,7 +13,8 @@ import numpy as np
 from qcompile.lattice.lattice import Group
 from qcompile.queries.factors.base import CHUNK
 from qcompile.strategy import pair_distance as pairs
-from qcompile.strategy.base import EPS, Block, Strategy, column_bound, exact_dot, same_columns
+from qcompile.strategy.base import EPS, Block, ExactEntries, Strategy, column_bound, same_columns
+from qcompile.strategy.exact_products import Integers, as_fraction, contract
 from qcompile.support.arrays import Array, IntArray, cells, outer, require_memory
 
 RANK_TOLERANCE = 1e-9
@@ -204,18 +205,21 @@ class KroneckerStrategy(Strategy):
 
     def rounding_error(self, x: Array) -> float:
         """Each pass sums at most n_p products: |error| <= gamma * |B_1| x ... x |B_k| |x| <= gamma max|B| sum(x)."""
-        passes = sum(p.matrix.shape[1] + 2 for p in self.parts)
         largest = math.prod(float(np.abs(p.matrix).max(initial=0.0)) for p in self.parts)
-        return float(1.01 * passes * EPS * largest * x.sum())
+        return float(self._rounding * largest * float(x.sum()))
 
-    def exact_entry(self, row: int, x: IntArray) -> Fraction:
-        """Contract one part after another in rational arithmetic."""
-        index = np.unravel_index(row, [p.matrix.shape[0] for p in self.parts]) if self.parts else ()
-        values: list[Fraction] = [Fraction(int(v)) for v in x.transpose(self._order).ravel()]
-        for part, i in zip(self.parts, index, strict=True):
-            b, rest = part.matrix[int(i)], len(values) // part.matrix.shape[1]
-            values = [exact_dot(b, values[j::rest]) for j in range(rest)]
-        return values[0]
+    def rounding_errors(self, x: Array) -> Array:
+        """``gamma * |B_1| x ... x |B_k| |x|``, entry by entry."""
+        return self._rounding * self._forward(x, [np.abs(p.matrix).__matmul__ for p in self.parts])
+
+    @property
+    def _rounding(self) -> float:
+        passes = sum(int(p.matrix.shape[1]) + 2 for p in self.parts)
+        return 1.01 * EPS * passes
+
+    def exact_entries(self, x: IntArray) -> ExactEntries:
+        """Contract one part after another, once for all rows that agree in the parts so far."""
+        return lambda rows: _exact_entries(self.parts, x.transpose(self._order).ravel(), 0, rows)
 
     def factors(self, order: Sequence[int]) -> tuple[Array, ...]:
         """One matrix per part where the parts can be laid out in the wanted order, else their product."""
@@ -268,6 +272,21 @@ def _in_turn(x: Array, maps: Sequence[Map]) -> Array:
         mapped = apply(moved.reshape(moved.shape[0], -1))
         x = np.moveaxis(mapped.reshape(mapped.shape[0], *moved.shape[1:]), 0, axis)
     return x
+
+
+def _exact_entries(parts: Sequence[Part], x: Integers, exponent: int, rows: IntArray) -> list[Fraction]:
+    """Entries of the product of the parts with ``2^exponent x``, x flat in the order of the parts."""
+    if not parts:
+        return [as_fraction(x[0], exponent)] * len(rows)
+    stride = math.prod(p.matrix.shape[0] for p in parts[1:])
+    leading, others = np.divmod(rows, stride)
+    columns = x.reshape(parts[0].matrix.shape[1], -1)
+    result = np.empty(len(rows), dtype=object)
+    for i in np.unique(leading):
+        where = np.flatnonzero(leading == i)
+        product, shift = contract(parts[0].matrix[i], columns)
+        result[where] = _exact_entries(parts[1:], product, exponent + shift, others[where])
+    return list(result)
 
 
 def _columns(part: Part, order: Sequence[int]) -> Array:

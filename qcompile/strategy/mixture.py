@@ -23,7 +23,7 @@ from qcompile.errors import IntegrityError
 from qcompile.lattice.lattice import Group
 from qcompile.queries.factors.base import CHUNK
 from qcompile.strategy import pair_distance as pairs
-from qcompile.strategy.base import Block, Strategy
+from qcompile.strategy.base import Block, ExactEntries, Strategy
 from qcompile.strategy.fourier import FourierStrategy
 from qcompile.strategy.kronecker import KroneckerStrategy
 from qcompile.support.arrays import Array, IntArray, cells, require_memory
@@ -164,13 +164,23 @@ class MixtureStrategy(Strategy):
         """The value of the worst term."""
         return max(t.rounding_error(x) for t in self.terms)
 
-    def exact_entry(self, row: int, x: IntArray) -> Fraction:
-        """The row of the term it belongs to; see `Strategy.exact_entry`."""
-        for t in self.terms[:-1]:
-            if row < t.rows:
-                return t.exact_entry(row, x)
-            row -= t.rows
-        return self.terms[-1].exact_entry(row, x)
+    def rounding_errors(self, x: Array) -> Array:
+        """Term after term; see `Strategy.rounding_errors`."""
+        return np.concatenate([t.rounding_errors(x) for t in self.terms])
+
+    def exact_entries(self, x: IntArray) -> ExactEntries:
+        """Each row from the term that it belongs to; see `Strategy.exact_entries`."""
+        terms = [t.exact_entries(x) for t in self.terms]
+        starts = np.cumsum([0] + [t.rows for t in self.terms])
+
+        def entries(rows: IntArray) -> list[Fraction]:
+            owners = np.searchsorted(starts, rows, side="right") - 1
+            result = np.empty(len(rows), dtype=object)
+            for i in np.unique(owners):
+                result[owners == i] = terms[i](rows[owners == i] - starts[i])
+            return list(result)
+
+        return entries
 
     def factors(self, order: Sequence[int]) -> tuple[Array, ...]:
         """The stack, written out."""

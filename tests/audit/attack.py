@@ -31,6 +31,7 @@ from qcompile.release.values import NodeValues
 from qcompile.run import measure as measuring
 from qcompile.run import randomness
 from qcompile.strategy import Strategy
+from qcompile.strategy.base import ExactEntries
 from qcompile.support.arrays import Array, IntArray
 from tests.audit.exported import Relation
 
@@ -68,9 +69,19 @@ class Stacked:
         """That of the strategy."""
         return self._strategy.rounding_error(x)
 
-    def exact_entry(self, row: int, x: IntArray) -> Fraction:
-        """That of the strategy, for the row that is repeated."""
-        return self._strategy.exact_entry(row // self._repetitions, x)
+    def rounding_errors(self, x: Array) -> Array:
+        """Those of the strategy, over and over."""
+        return np.repeat(self._strategy.rounding_errors(x), self._repetitions)
+
+    @property
+    def rows(self) -> int:
+        """Number of measurements."""
+        return self._strategy.rows * self._repetitions
+
+    def exact_entries(self, x: IntArray) -> ExactEntries:
+        """Those of the strategy, for the rows that are repeated."""
+        entries = self._strategy.exact_entries(x)
+        return lambda rows: entries(rows // self._repetitions)
 
 
 def releases(

@@ -20,6 +20,7 @@ from qcompile.plan import plan as planning
 from qcompile.privacy.ledger.charges import Charge
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.privacy.noise.random_bytes import ByteSource, SeededSource
+from qcompile.privacy.noise.rounded_gaussian import ExactCenters
 from qcompile.privacy.noise.scale import Scale
 from qcompile.privacy.unit import PrivacyUnit
 from qcompile.queries.schema import Schema
@@ -31,9 +32,7 @@ from tests.audit.witness import current, normals
 
 Patch = pytest.MonkeyPatch
 
-Exact = Callable[[int], Fraction]
-
-Sampler = Callable[[Array, float, float, Exact, ByteSource], Any]
+Sampler = Callable[[Array, Array | float, float, ExactCenters, ByteSource], Any]
 """`rounded_gaussian`, or what takes its place."""
 
 
@@ -75,7 +74,7 @@ def less_noise(original: Sampler) -> Sampler:
 def mean_of_two(original: Sampler) -> Sampler:
     """Every node measured twice, the mean released, one measurement charged."""
 
-    def broken(scaled: Array, error: float, s: float, exact: Exact, source: ByteSource) -> IntArray:
+    def broken(scaled: Array, error: Array | float, s: float, exact: ExactCenters, source: ByteSource) -> IntArray:
         two = [original(scaled, error, s, exact, source) for _ in range(2)]
         return np.asarray(np.rint((two[0] + two[1]) / 2), dtype=np.int64)
 
@@ -85,7 +84,7 @@ def mean_of_two(original: Sampler) -> Sampler:
 def both_of_two(original: Sampler) -> Sampler:
     """Every node measured twice, both released, one measurement charged."""
 
-    def broken(scaled: Array, error: float, s: float, exact: Exact, source: ByteSource) -> IntArray:
+    def broken(scaled: Array, error: Array | float, s: float, exact: ExactCenters, source: ByteSource) -> IntArray:
         return np.concatenate([original(scaled, error, s, exact, source) for _ in range(2)])
 
     return broken
@@ -94,7 +93,7 @@ def both_of_two(original: Sampler) -> Sampler:
 def empty_cells_bare(original: Sampler) -> Sampler:
     """No noise where there is nothing to protect, as if."""
 
-    def broken(scaled: Array, error: float, s: float, exact: Exact, source: ByteSource) -> IntArray:
+    def broken(scaled: Array, error: Array | float, s: float, exact: ExactCenters, source: ByteSource) -> IntArray:
         return np.where(scaled == 0, 0, original(scaled, error, s, exact, source))
 
     return broken
@@ -103,14 +102,14 @@ def empty_cells_bare(original: Sampler) -> Sampler:
 def rounded_first(original: Sampler) -> Sampler:
     """The exact answer is rounded to the grid, then noise is added: sensitivity grows unseen."""
     return lambda scaled, error, s, exact, source: original(
-        np.rint(scaled), error, s, lambda row: Fraction(round(exact(row))), source
+        np.rint(scaled), error, s, lambda rows: [Fraction(round(c)) for c in exact(rows)], source
     )
 
 
 def uniform(original: Sampler) -> Sampler:
     """The right variance, the wrong law."""
 
-    def broken(scaled: Array, error: float, s: float, exact: Exact, source: ByteSource) -> IntArray:
+    def broken(scaled: Array, error: Array | float, s: float, exact: ExactCenters, source: ByteSource) -> IntArray:
         u = np.frombuffer(source.take(8 * len(scaled)), dtype="<u8") * 2.0**-64
         return np.asarray(np.rint(scaled + s * math.sqrt(12) * (u - 0.5)), dtype=np.int64)
 
@@ -154,7 +153,7 @@ def charged_per_class(patch: Patch) -> None:
 
 def doubled_column(patch: Patch) -> None:
     """The matrix that is measured counts one value twice; the declared one does not."""
-    apply, exact_entry = KroneckerStrategy.apply, KroneckerStrategy.exact_entry
+    apply, exact_entries = KroneckerStrategy.apply, KroneckerStrategy.exact_entries
 
     def doubled(x: Any) -> Any:
         x = x.copy()
@@ -162,7 +161,7 @@ def doubled_column(patch: Patch) -> None:
         return x
 
     patch.setattr(KroneckerStrategy, "apply", lambda self, x: apply(self, doubled(x)))
-    patch.setattr(KroneckerStrategy, "exact_entry", lambda self, row, x: exact_entry(self, row, doubled(x)))
+    patch.setattr(KroneckerStrategy, "exact_entries", lambda self, x: exact_entries(self, doubled(x)))
 
 
 def stale_cost(plan: Plan) -> None:

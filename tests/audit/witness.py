@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -23,6 +22,7 @@ from qcompile.plan.plan import Measurement
 from qcompile.privacy.budget import Budget
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.privacy.noise.random_bytes import ByteSource
+from qcompile.privacy.noise.rounded_gaussian import ExactCenters
 from qcompile.run import randomness
 from qcompile.support.arrays import Array, IntArray
 
@@ -43,18 +43,18 @@ class Draw:
 
     Attributes:
       center: what it was given, in grid steps, ``(entries,)``.
-      error: the bound of its rounding error.
+      error: the bound of the rounding error of each entry.
       s: noise scale in grid steps.
-      exact: gives the exact center of an entry.
+      exact: gives the exact centers of some entries.
       bits: what it took from its random source, 64 bits each.
       result: what it returned.
       spent: rho on the ledger's disk at that moment; None without a ledger.
     """
 
     center: Array
-    error: float
+    error: Array
     s: float
-    exact: Callable[[int], Fraction]
+    exact: ExactCenters
     bits: IntArray
     result: IntArray
     spent: Fraction | None
@@ -95,14 +95,12 @@ def watched_run(
     drawn: list[Draw] = []
     original = current(randomness, "rounded_gaussian")
 
-    def watched(
-        scaled: Array, error: float, s: float, exact: Callable[[int], Fraction], source: ByteSource
-    ) -> IntArray:
+    def watched(scaled: Array, error: Array | float, s: float, exact: ExactCenters, source: ByteSource) -> IntArray:
         spent = None if ledger is None else Ledger.open(ledger).spent
         tap, center = Tap(source), scaled.copy()
         result: IntArray = original(scaled, error, s, exact, tap)
         bits = np.frombuffer(tap.taken, dtype="<u8").astype(np.int64)
-        drawn.append(Draw(center, error, s, exact, bits, result, spent))
+        drawn.append(Draw(center, np.broadcast_to(error, center.shape), s, exact, bits, result, spent))
         return result
 
     with pytest.MonkeyPatch.context() as patch:
@@ -179,17 +177,20 @@ def _check_center(draw: Draw, center: Array, own_error: float, where: str) -> No
     """The center is the exported one, to its own bound of the rounding error; some rows in rational arithmetic."""
     # Sorting pairs the rows of two orders; no pairing brings the largest difference below that of the sorted ones.
     off = float(np.abs(np.sort(draw.center) - np.sort(center)).max())
-    assert off <= draw.error + own_error, f"the center is off by {off:.3g} grid steps, bound {draw.error:.3g}, {where}"
-    for row in range(0, len(center), max(1, len(center) // ROWS)):
-        difference = abs(Fraction(float(draw.center[row])) - draw.exact(row))
-        assert difference <= Fraction(draw.error), f"row {row} is off by {float(difference):.3g} grid steps, {where}"
+    bound = float(draw.error.max())
+    assert off <= bound + own_error, f"the center is off by {off:.3g} grid steps, bound {bound:.3g}, {where}"
+    rows = np.arange(0, len(center), max(1, len(center) // ROWS))
+    for row, exact in zip(rows.tolist(), draw.exact(rows), strict=True):
+        difference = abs(Fraction(float(draw.center[row])) - exact)
+        allowed = Fraction(float(draw.error[row]))
+        assert difference <= allowed, f"row {row} is off by {float(difference):.3g} grid steps, {where}"
 
 
 def _check_replay(draw: Draw, where: str) -> None:
     """The release is ``round(center + s Z)`` with Z the normal quantile of exactly the bits that were drawn."""
     assert len(draw.bits) == len(draw.result), f"{len(draw.bits)} draws for {len(draw.result)} numbers, {where}"
-    off = np.abs(draw.result - draw.center - draw.s * normals(draw.bits)).max()
-    assert off <= 0.5 + draw.error + REPLAY, f"a release is {off:.3g} grid steps from what its bits give, {where}"
+    off = (np.abs(draw.result - draw.center - draw.s * normals(draw.bits)) - draw.error).max()
+    assert off <= 0.5 + REPLAY, f"a release is {off:.3g} grid steps from what its bits give, {where}"
 
 
 def normals(bits: IntArray) -> Array:

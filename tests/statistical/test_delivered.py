@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import cast
 
 import numpy as np
@@ -27,6 +26,7 @@ from qcompile.queries.workload import Family, Product, Workload
 from qcompile.release.answers.intervals import pointwise
 from qcompile.run import measure, randomness
 from qcompile.strategy import Strategy
+from qcompile.strategy.base import ExactEntries
 from qcompile.strategy.variances import product_variances
 from qcompile.support.arrays import Array, IntArray
 
@@ -74,8 +74,13 @@ class Repeated:
     def rounding_error(self, x: Array) -> float:
         return self._strategy.rounding_error(x)
 
-    def exact_entry(self, row: int, x: IntArray) -> Fraction:
-        return self._strategy.exact_entry(row % self._strategy.rows, x)
+    @property
+    def rows(self) -> int:
+        return self._strategy.rows * self._runs
+
+    def exact_entries(self, x: IntArray) -> ExactEntries:
+        entries = self._strategy.exact_entries(x)
+        return lambda rows: entries(rows % self._strategy.rows)
 
 
 def tables(plan: Plan, counts: GivenCounts) -> Iterator[tuple[int, IntArray]]:

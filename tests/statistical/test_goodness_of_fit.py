@@ -43,7 +43,10 @@ def histogram(shift: Fraction, s: float, n: int, cuts: Array) -> Counts:
     source, whole = SeededSource(2638, f"{s} {shift}"), math.floor(shift)
     seen = np.zeros(cuts.size + 1, dtype=np.int64)
     for _ in range(n // PIECE):
-        values = rounded_gaussian(np.full(PIECE, float(shift)), 2.0**-30, s, lambda _: shift, source) - whole
+        values = (
+            rounded_gaussian(np.full(PIECE, float(shift)), 2.0**-30, s, lambda rows: [shift] * len(rows), source)
+            - whole
+        )
         seen += np.bincount(np.searchsorted(cuts, values), minlength=seen.size)
     return seen
 

@@ -22,12 +22,15 @@ integer k, hence ``k <= 2^64 p < k + 1``.
 All this is less than half of ``2^-42 s z + 2^-50 s + 2^-40``, and ``error``. If t is farther than their sum from every
 half-integer, y is ``rint(f) + rint(t)``. docs/noise.md has the proof, line by line, and the test behind each line.
 
-**Second look**, in ball arithmetic (Arb), for the few others (1e-5 of them: mostly ``k < 2^46``). Mirrored so that the
-sign is +, y is the largest integer n with ``|Z| > b = (n - 1/2 - c)/s``. That holds exactly if p is below
+**Second look**, where the center's error or a distance below the margin left an entry open (about ``2 error`` of them):
+the exact rational c is asked for, all of these entries at once, and the first look is taken again with ``c - rint(c)``,
+which a double holds within 2^-54.
+
+**Third look**, in ball arithmetic (Arb), for the few that are left (1e-5 of them: mostly ``k < 2^46``). Mirrored so
+that the sign is +, y is the largest integer n with ``|Z| > b = (n - 1/2 - c)/s``. That holds exactly if p is below
 ``erfc(b/sqrt 2)/2``, a ball; while the interval of p is not clear of the ball, 64 more bits of p are drawn and the ball
-is computed more precisely. The center is first taken as the interval ``f +- error``; the exact rational c is asked for
-only if the two ends disagree, which is rare (about ``2 error``), since it may cost a pass over a node's cells. Ties
-have probability zero.
+is computed more precisely. The center is first taken as the interval ``f +- error``; the exact c is asked for only if
+the two ends disagree. Ties have probability zero.
 
 The time an entry takes depends on its noise and, through f, on the data: an observer with a clock is not defended
 against.
@@ -36,9 +39,9 @@ against.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -61,19 +64,28 @@ _SHORT_TAIL = np.uint64(1 << 46)
 _LARGEST_CENTER = 2.0**52
 _RELATIVE, _PER_SCALE, _ABSOLUTE = 2.0**-42, 2.0**-50, 2.0**-40
 
+FINE_SCALE = 2.0**20
+"""Noise scales up to which the margin of the first look is next to nothing: then an exact center settles an entry."""
+
+EXACT_ERROR = 2.0**-54
+"""Error of the difference between a rational number and its nearest integer, as a double."""
+
 Words = npt.NDArray[np.uint64]
+
+ExactCenters: TypeAlias = Callable[[IntArray], Sequence[Fraction]]
+"""The rational centers of the entries at some positions, ``(k,)``."""
 
 
 def rounded_gaussian(
-    scaled: Array, error: float, s: float, exact: Callable[[int], Fraction], source: ByteSource
+    scaled: Array, error: Array | float, s: float, exact: ExactCenters, source: ByteSource
 ) -> IntArray:
     """The nearest integers to ``c + s Z``, with Z independent real standard normals.
 
     Args:
       scaled: f, shape ``(m,)``: c in double precision, in grid steps.
-      error: a bound of ``|f - c|`` for every entry, >= 0, in grid steps.
+      error: a bound of ``|f - c|`` for every entry, ``(m,)``, or one for all, >= 0, in grid steps.
       s: the standard deviation of the noise, > 0 and at most 2^40, in grid steps; its double value is exact.
-      exact: gives c of an entry as a fraction. It is called for the few entries that need it.
+      exact: gives c of some entries as fractions. It is called for the few entries that need it.
       source: each entry takes 8 bytes in order; further bits come from branches of it.
 
     Returns:
@@ -86,24 +98,30 @@ def rounded_gaussian(
       Haney et al. 2022, arXiv 2207.13793.
     """
     _require_parameters(scaled, error, s)
+    errors = np.broadcast_to(np.asarray(error, dtype=np.float64), scaled.shape)
     result = np.empty(scaled.shape[0], dtype=np.int64)
+    doubtful: list[IntArray] = []
+    doubtful_words: list[Words] = []
     for start in range(0, scaled.shape[0], _CHUNK):
         part = slice(start, start + _CHUNK)
         center = scaled[part]
         words = np.frombuffer(source.take(8 * center.shape[0]), dtype="<u8").astype(np.uint64, copy=False)
-        result[part], sure = first_look(words, center, error, s)
-        for i in np.flatnonzero(~sure):
-            result[start + i] = _second_look(int(words[i]), float(center[i]), error, s, start + int(i), exact, source)
+        result[part], sure = first_look(words, center, errors[part], s)
+        left = np.flatnonzero(~sure)
+        doubtful.append(left + start)
+        doubtful_words.append(words[left])
+    for rows, words in _in_pieces(doubtful, doubtful_words):
+        result[rows] = _look_again(rows, words, scaled[rows], errors[rows], s, exact, source)
     return result
 
 
-def first_look(words: Words, center: Array, error: float, s: float) -> tuple[IntArray, BoolArray]:
+def first_look(words: Words, center: Array, error: Array | float, s: float) -> tuple[IntArray, BoolArray]:
     """The rounded sums in double precision, and where they are certainly right.
 
     Args:
       words: the first 64 bits of each entry, shape ``(m,)``.
       center: f, shape ``(m,)``.
-      error: bound of ``|f - c|``.
+      error: bound of ``|f - c|``, ``(m,)`` or one for all.
       s: noise scale.
 
     Returns:
@@ -235,16 +253,52 @@ def decide_slowly(center: Fraction, s: Fraction, tail: Tail) -> int:
     return low if tail.positive else -low
 
 
+def _in_pieces(rows: list[IntArray], words: list[Words]) -> Iterator[tuple[IntArray, Words]]:
+    """Rows in order with their words, at most `_CHUNK` at a time."""
+    all_rows = np.concatenate([*rows, np.zeros(0, dtype=np.int64)])
+    all_words = np.concatenate([*words, np.zeros(0, dtype=np.uint64)])
+    for start in range(0, len(all_rows), _CHUNK):
+        yield all_rows[start : start + _CHUNK], all_words[start : start + _CHUNK]
+
+
+def _look_again(
+    rows: IntArray, words: Words, centers: Array, errors: Array, s: float, exact: ExactCenters, source: ByteSource
+) -> list[int]:
+    """The rounded sums of entries that the first look left open; rows are their positions."""
+    result: list[int | None] = [None] * len(rows)
+    if s <= FINE_SCALE:  # long tails were left open by their centers; short ones are open by their own bits
+        for i, value in _second_look(rows, words, np.flatnonzero((words & _TAIL) >= _SHORT_TAIL), s, exact):
+            result[i] = value
+    for i in [i for i, value in enumerate(result) if value is None]:
+        result[i] = _third_look(int(words[i]), float(centers[i]), float(errors[i]), s, rows[i : i + 1], exact, source)
+    return [_fitting(value) for value in result if value is not None]
+
+
 def _second_look(
-    word: int, center: float, error: float, s: float, index: int, exact: Callable[[int], Fraction], source: ByteSource
+    rows: IntArray, words: Words, where: IntArray, s: float, exact: ExactCenters
+) -> Iterator[tuple[int, int]]:
+    """The rounded sums of some entries, from their exact centers; without those that are open even so."""
+    if not len(where):
+        return
+    centers = exact(rows[where])
+    whole = [round(c) for c in centers]
+    rest = np.array([float(c - w) for c, w in zip(centers, whole, strict=True)])
+    nearest, sure = first_look(words[where], rest, EXACT_ERROR, s)
+    for i, w, n, settled in zip(where.tolist(), whole, nearest.tolist(), sure.tolist(), strict=True):
+        if settled:
+            yield i, w + n
+
+
+def _third_look(
+    word: int, center: float, error: float, s: float, row: IntArray, exact: ExactCenters, source: ByteSource
 ) -> int:
     tail, scale = Tail(word, source.branch(word.to_bytes(8, "little"))), Fraction(s)
     if math.isfinite(center) and error < 0.5:
         # The answer is monotone in the center: equal at both ends, it is the answer in between.
         ends = {decide_slowly(Fraction(center) + side * Fraction(error), scale, tail) for side in (-1, 1)}
         if len(ends) == 1:
-            return _fitting(ends.pop())
-    return _fitting(decide_slowly(exact(index), scale, tail))
+            return ends.pop()
+    return decide_slowly(exact(row)[0], scale, tail)
 
 
 def _fitting(value: int) -> int:
@@ -258,10 +312,10 @@ def _upper_tail(boundary: Fraction) -> Any:
     return (ball(boundary) * ball(Fraction(1, 2)).sqrt()).erfc() / 2
 
 
-def _require_parameters(scaled: Array, error: float, s: float) -> None:
+def _require_parameters(scaled: Array, error: Array | float, s: float) -> None:
     if scaled.ndim != 1:
         raise OptionError(f"scaled must be a vector, got shape {scaled.shape}; flatten it")
     if not 0 < s <= LARGEST_SCALE:
         raise OptionError(f"s={s!r} must be > 0 and at most 2^40; choose another grid")
-    if not 0 <= error < math.inf:
+    if not bool(np.all((np.asarray(error) >= 0) & np.isfinite(error))):
         raise OptionError(f"error={error!r} must be >= 0 and finite; give a bound of the error of scaled")

@@ -130,10 +130,12 @@ def test_exact_entries_and_the_bound_on_rounding(strategy: Strategy) -> None:
         bound = strategy.rounding_error(x.astype(np.float64))
         assert strategy.shape == () or bound > 0
         assert bound < 1e-11 * max(1, int(x.sum()))
+        bounds = strategy.rounding_errors(x.astype(np.float64))
+        assert bounds.shape == (strategy.rows,)
+        assert (bounds <= bound * 1.001).all()
         b = written_out(strategy)
-        for row in range(strategy.rows):
-            found = strategy.exact_entry(row, x)
-            assert abs(found - Fraction(float(floats[row]))) <= Fraction(bound)
+        for row, found in enumerate(strategy.exact_entries(x)(np.arange(strategy.rows))):
+            assert abs(found - Fraction(float(floats[row]))) <= Fraction(float(bounds[row]))
             assert float(found) == pytest.approx(float(b[row] @ x.ravel()), abs=1e-9 * largest)
 
 
@@ -305,6 +307,7 @@ def test_fourier_rounding_error_is_a_bound_for_awkward_lengths(shape: tuple[int,
     x = rng.integers(0, 10**6, shape)
     computed = strategy.apply(x.astype(np.float64))
     bound = strategy.rounding_error(x.astype(np.float64))
-    for row in rng.integers(0, strategy.rows, 5).tolist():
-        assert abs(Fraction(float(computed[row])) - strategy.exact_entry(row, x)) <= Fraction(bound)
+    rows = rng.integers(0, strategy.rows, 5)
+    for row, exactly in zip(rows.tolist(), strategy.exact_entries(x)(rows), strict=True):
+        assert abs(Fraction(float(computed[row])) - exactly) <= Fraction(bound)
     assert bound < 1e-3 * np.abs(computed).max()  # it says something
