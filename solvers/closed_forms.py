@@ -13,10 +13,7 @@ from qcompile.solvers.bases.residual import Residual
 from qcompile.solvers.bounds.spectra import gram_rank
 from qcompile.solvers.route import Route, solve_total
 from qcompile.solvers.solution import Solution
-from qcompile.strategy import KroneckerStrategy, Part
-
-WRITTEN_OUT = 2048
-"""Sizes of an axis up to which its residual basis is held as a matrix; beyond, as a convolution."""
+from qcompile.strategy import KroneckerStrategy, MatrixPart
 
 
 class TotalCount(Route):
@@ -50,7 +47,9 @@ class SingleQuery(Route):
         (term,) = problem.terms
         queries = [g.gram.root for g in term.groups]
         peaks = [float(np.abs(q).max()) for q in queries]
-        parts = [Part(g.axes, g.gram.shape, q / peak) for g, q, peak in zip(term.groups, queries, peaks, strict=True)]
+        parts = [
+            MatrixPart(g.axes, g.gram.shape, q / peak) for g, q, peak in zip(term.groups, queries, peaks, strict=True)
+        ]
         loss = term.weighted * math.prod(peaks) ** 2
         return Solution(KroneckerStrategy(problem.shape, parts), loss, loss, f"closed form, {self.name}")
 
@@ -58,7 +57,7 @@ class SingleQuery(Route):
 def _form(problem: Problem) -> Route | None:
     if not problem.shape:
         return TotalCount()
-    if Residual().is_exact(problem) and max(problem.shape) <= WRITTEN_OUT:
+    if Residual().is_exact(problem):
         return Residual()
     # A product of circulants is smaller as a product of its axes' solutions.
     product = len(problem.terms) == 1 and len(problem.terms[0].groups) > 1

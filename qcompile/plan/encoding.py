@@ -14,7 +14,15 @@ from qcompile.queries.factors.ordered import Ordered
 from qcompile.queries.factors.threshold import Threshold
 from qcompile.queries.schema import Attribute, CategoryDomain, Domain, IntegerDomain, NumericDomain, Policy, Schema
 from qcompile.queries.workload import Family, Workload
-from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Part, Strategy
+from qcompile.strategy import (
+    FourierStrategy,
+    KroneckerStrategy,
+    MatrixPart,
+    MixtureStrategy,
+    Part,
+    ResidualPart,
+    Strategy,
+)
 from qcompile.support.arrays import Array, cells, digest
 
 SYMMETRIC = 1e-12
@@ -196,11 +204,18 @@ def strategy_data(strategy: Strategy, store: ArrayStore) -> dict[str, Any]:
     if isinstance(strategy, FourierStrategy):
         return {"kind": "fourier", "kernel": store.put(strategy.kernel)}
     if isinstance(strategy, KroneckerStrategy):
-        parts = [{"axes": list(p.axes), "matrix": store.put(p.matrix)} for p in strategy.parts]
+        parts = [_part_data(p, store) for p in strategy.parts]
         return {"kind": "kronecker", "shape": list(strategy.shape), "parts": parts}
     if isinstance(strategy, MixtureStrategy):
         return {"kind": "mixture", "terms": [strategy_data(t, store) for t in strategy.terms]}
     raise StorageError(f"{type(strategy).__name__} cannot be stored")
+
+
+def _part_data(part: Part, store: ArrayStore) -> dict[str, Any]:
+    axes = list(part.axes)
+    if isinstance(part, ResidualPart):
+        return {"axes": axes, "residual": part.factor}
+    return {"axes": axes, "matrix": store.put(part.written_out())}
 
 
 def read_strategy(data: dict[str, Any], store: ArrayStore) -> Strategy:
@@ -230,14 +245,21 @@ def _read_fourier(kernel: Array) -> FourierStrategy:
 
 def _read_kronecker(data: dict[str, Any], store: ArrayStore) -> KroneckerStrategy:
     shape = tuple(data["shape"])
-    parts = [
-        Part(tuple(p["axes"]), tuple(shape[a] for a in p["axes"]), _finite(store, p["matrix"])) for p in data["parts"]
-    ]
+    parts = [_read_part(p, shape, store) for p in data["parts"]]
     if sorted(a for p in parts for a in p.axes) != list(range(len(shape))):
         raise ValueError("the parts of a Kronecker strategy must cover every axis once")
-    if any(p.matrix.ndim != 2 or p.matrix.shape[1] != cells(p.shape) for p in parts):
-        raise ValueError("a matrix of a Kronecker strategy must have a column per cell of its axes")
     return KroneckerStrategy(shape, parts)
+
+
+def _read_part(data: dict[str, Any], shape: tuple[int, ...], store: ArrayStore) -> Part:
+    axes = tuple(data["axes"])
+    sizes = tuple(shape[a] for a in axes)
+    if "residual" in data:
+        return ResidualPart(axes, sizes, data["residual"])
+    matrix = _finite(store, data["matrix"])
+    if matrix.ndim != 2 or matrix.shape[1] != cells(sizes):
+        raise ValueError("a matrix of a Kronecker strategy must have a column per cell of its axes")
+    return MatrixPart(axes, sizes, matrix)
 
 
 def _finite(store: ArrayStore, name: str) -> Array:

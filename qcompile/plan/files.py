@@ -26,10 +26,10 @@ from qcompile.queries.workload import Workload
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Strategy
 from qcompile.support import archive
-from qcompile.support.arrays import Array, IntArray, require_memory
+from qcompile.support.arrays import IntArray, require_memory
 
 KIND = "qcompile plan"
-VERSION = 4
+VERSION = 5
 
 OLDEST = 3
 """Files from before ordered factors left the ``other`` cell out: their factors run through it, as they did."""
@@ -206,19 +206,19 @@ def _check_strategies(plan: Plan) -> None:
     for problem, solution in zip(plan.closure.classes, plan.solutions, strict=True):
         if solution.strategy.shape != problem.shape:
             raise StorageError("a strategy in the file does not fit its node; compile the plan again")
-        sizes = [float(np.abs(m).max(initial=0.0)) for m in _matrices(solution.strategy)]
+        sizes = _largest_entries(solution.strategy)
         if not sum(abs(math.log10(s)) if s > 0 else math.inf for s in sizes) <= MAX_SCALING:
             raise StorageError("a strategy in the file has numbers too large or too small; compile the plan again")
 
 
-def _matrices(strategy: Strategy) -> list[Array]:
-    """The matrices that a strategy is stored as."""
+def _largest_entries(strategy: Strategy) -> list[float]:
+    """The largest absolute value of each matrix that a strategy is stored as."""
     match strategy:
         case MixtureStrategy():
-            return [m for t in strategy.terms for m in _matrices(t)]
+            return [size for t in strategy.terms for size in _largest_entries(t)]
         case KroneckerStrategy():
-            return [p.matrix for p in strategy.parts]
+            return [p.largest for p in strategy.parts]
         case FourierStrategy():
-            return [strategy.kernel]
+            return [float(np.abs(strategy.kernel).max(initial=0.0))]
         case _:
             raise TypeError(type(strategy))

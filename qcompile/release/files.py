@@ -27,7 +27,7 @@ from qcompile.support import archive
 from qcompile.support.files import replacing
 
 KIND = "qcompile release"
-VERSION = 6
+VERSION = 7
 
 OLDEST = 5
 """Holds a plan of version 3; see `qcompile.storage.OLDEST`."""

@@ -2,7 +2,8 @@
 
 from qcompile.strategy.base import Strategy
 from qcompile.strategy.fourier import FourierStrategy
-from qcompile.strategy.kronecker import KroneckerStrategy, Part
+from qcompile.strategy.kronecker import KroneckerStrategy
 from qcompile.strategy.mixture import MixtureStrategy
+from qcompile.strategy.parts import MatrixPart, Part, ResidualPart
 
-__all__ = ["FourierStrategy", "KroneckerStrategy", "MixtureStrategy", "Part", "Strategy"]
+__all__ = ["FourierStrategy", "KroneckerStrategy", "MatrixPart", "MixtureStrategy", "Part", "ResidualPart", "Strategy"]

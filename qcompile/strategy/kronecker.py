@@ -1,10 +1,9 @@
-"""Strategies held as explicit matrices: one dense matrix, or a Kronecker product of them on groups of axes."""
+"""Strategies that are Kronecker products of matrices on groups of axes; a single dense matrix is one of them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -13,89 +12,10 @@ import numpy as np
 from qcompile.lattice.lattice import Group
 from qcompile.queries.factors.base import CHUNK
 from qcompile.strategy import pair_distance as pairs
-from qcompile.strategy.base import EPS, Block, ExactEntries, Strategy, column_bound, same_columns
-from qcompile.strategy.exact_products import Integers, as_fraction, contract
+from qcompile.strategy.base import EPS, Block, ExactEntries, Strategy
+from qcompile.strategy.exact_products import Integers, as_fraction
+from qcompile.strategy.parts import MatrixPart, Part
 from qcompile.support.arrays import Array, IntArray, cells, outer, require_memory
-
-RANK_TOLERANCE = 1e-9
-"""Singular values of B below this share of the largest count as zero."""
-
-CONDITION = 1e-5
-"""Smallest ratio of pivots for which B B' is factored: ten digits of its inverse are then right."""
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """One Kronecker factor of B.
-
-    Attributes:
-      axes: the axes it acts on, in the order of its columns.
-      shape: their sizes.
-      matrix: ``(rows, cells of shape)``.
-    """
-
-    axes: tuple[int, ...]
-    shape: tuple[int, ...]
-    matrix: Array
-
-    def __post_init__(self) -> None:
-        # One layout in memory: a plan that was stored and read must give the same last digits.
-        object.__setattr__(self, "matrix", np.ascontiguousarray(self.matrix))
-
-    @cached_property
-    def _cholesky(self) -> Array | None:
-        """The lower factor of B B', where B has full row rank and is well-conditioned; None elsewhere."""
-        from scipy.linalg import cholesky
-
-        try:
-            factor = cholesky(self.matrix @ self.matrix.T, lower=True)
-        except np.linalg.LinAlgError:
-            return None
-        diagonal = np.diag(factor)
-        return np.asarray(factor) if diagonal.min() > CONDITION * diagonal.max() else None
-
-    @cached_property
-    def _svd(self) -> tuple[Array, int]:
-        u, s, vt = np.linalg.svd(self.matrix, full_matrices=False)
-        rank = int((s > RANK_TOLERANCE * s[0]).sum())
-        return (vt[:rank].T / s[:rank]) @ u[:, :rank].T, rank
-
-    @cached_property
-    def inverse(self) -> Array:
-        """The pseudo-inverse L, ``(cells, rows)``: L L' is the pseudo-inverse of V."""
-        from scipy.linalg import cho_solve
-
-        return self._svd[0] if self._cholesky is None else np.asarray(cho_solve((self._cholesky, True), self.matrix)).T
-
-    @property
-    def rank(self) -> int:
-        """Rank of the matrix."""
-        return self._svd[1] if self._cholesky is None else self.matrix.shape[0]
-
-    def represent(self, q: Array) -> Array:
-        """``L' q``: ``(cells, k)`` to ``(rows, k)``."""
-        from scipy.linalg import cho_solve
-
-        if self._cholesky is None:
-            return self.inverse.T @ q
-        return np.asarray(cho_solve((self._cholesky, True), self.matrix @ q))
-
-    def solve(self, y: Array) -> Array:
-        """``L y``: ``(rows, k)`` to ``(cells, k)``."""
-        from scipy.linalg import cho_solve
-
-        if self._cholesky is None:
-            return self.inverse @ y
-        return np.asarray(self.matrix.T @ cho_solve((self._cholesky, True), y))
-
-    @cached_property
-    def covariance(self) -> Array:
-        """The pseudo-inverse of V, ``(cells, cells)``."""
-        return self.inverse @ self.inverse.T
-
-    def root(self) -> Array:
-        """`inverse` with its rows laid out on the axes: ``(*shape, rows)``."""
-        return self.inverse.reshape(*self.shape, -1)
 
 
 class KroneckerStrategy(Strategy):
@@ -112,12 +32,12 @@ class KroneckerStrategy(Strategy):
     @staticmethod
     def dense(shape: Sequence[int], matrix: Array) -> KroneckerStrategy:
         """A single matrix on all axes."""
-        return KroneckerStrategy(shape, [Part(tuple(range(len(shape))), tuple(shape), matrix)])
+        return KroneckerStrategy(shape, [MatrixPart(tuple(range(len(shape))), tuple(shape), matrix)])
 
     @property
     def rows(self) -> int:
         """Product of the parts' rows."""
-        return math.prod(p.matrix.shape[0] for p in self.parts)
+        return math.prod(p.rows for p in self.parts)
 
     @property
     def rank(self) -> int:
@@ -137,18 +57,18 @@ class KroneckerStrategy(Strategy):
     def _backward(self, y: Array, maps: Sequence[Map]) -> Array:
         """Apply one map per part to an array of rows; result ``(*shape, *batch)``."""
         batch = y.shape[1:]
-        x = _in_turn(y.reshape((*(p.matrix.shape[0] for p in self.parts), *batch)), maps)
+        x = _in_turn(y.reshape((*(p.rows for p in self.parts), *batch)), maps)
         x = x.reshape((*(n for p in self.parts for n in p.shape), *batch))
         back = [self._order.index(a) for a in range(len(self.shape))]
         return x.transpose(*back, *range(len(self.shape), x.ndim))
 
     def apply(self, x: Array) -> Array:
         """Part after part; see `Strategy.apply`."""
-        return self._forward(x, [p.matrix.__matmul__ for p in self.parts])
+        return self._forward(x, [p.apply for p in self.parts])
 
     def adjoint(self, y: Array) -> Array:
         """Part after part; see `Strategy.adjoint`."""
-        return self._backward(y, [p.matrix.T.__matmul__ for p in self.parts])
+        return self._backward(y, [p.adjoint for p in self.parts])
 
     def solve(self, y: Array) -> Array:
         """The pseudo-inverse of a Kronecker product is that of its parts."""
@@ -161,61 +81,54 @@ class KroneckerStrategy(Strategy):
     @cached_property
     def sensitivity_squared(self) -> Fraction:
         """Column norms of a Kronecker product multiply."""
-        return math.prod((column_bound(p.matrix) for p in self.parts), start=Fraction(1))
+        return math.prod((p.column_bound for p in self.parts), start=Fraction(1))
 
     @cached_property
     def pair_sensitivity_squared(self) -> Fraction:
         """Every pair of a small node; for a large one pairs of the parts are combined."""
-        if all(same_columns(p.matrix) for p in self.parts):
+        if all(p.same_columns for p in self.parts):
             return Fraction(0)
-        count = cells(self.shape)
-        if count <= pairs.SEARCHED or len(self.parts) == 1:
+        if len(self.parts) == 1:
+            value = self.parts[0].largest_distance()
+        elif cells(self.shape) <= pairs.SEARCHED:
             value = pairs.largest_distance(self.column_norms().ravel(), self.gram_rows)
         else:
-            value = pairs.largest_product_distance([p.matrix for p in self.parts])
+            value = pairs.largest_product_distance([p.pairs() for p in self.parts])
         return pairs.certain(value, float(self.sensitivity_squared), self.operations)
 
     @property
     def operations(self) -> int:
         """Additions and multiplications that an entry of V passes through, at most."""
-        return sum(p.matrix.shape[0] + 2 for p in self.parts)
+        return sum(p.rows + 2 for p in self.parts)
 
     def column_norms(self) -> Array:
         """``V[j, j]`` for every cell, shape `shape`: squared column norms multiply."""
-        norms = outer([(p.matrix * p.matrix).sum(axis=0).reshape(p.shape) for p in self.parts])
+        norms = outer([p.column_norms.reshape(p.shape) for p in self.parts])
         return np.ascontiguousarray(norms.transpose(np.argsort(self._order)))
 
     def gram_rows(self, where: IntArray, first: int) -> Array:
         """Rows of V at flat cells, columns from ``first``: ``(k,)`` to ``(k, cells - first)``."""
-        if len(self.parts) == 1 and self.parts[0].axes == tuple(range(len(self.shape))):
-            matrix = self.parts[0].matrix
-            return matrix[:, where].T @ matrix[:, first:]
-        return self._gram_rows(where)[:, first:]
-
-    def _gram_rows(self, where: IntArray) -> Array:
         index = dict(enumerate(np.unravel_index(where, self.shape))) if self.shape else {}
         rows: Array = np.ones((len(where), 1))
         for p in self.parts:
-            at = np.ravel_multi_index([index[a] for a in p.axes], p.shape)
-            gram = p.matrix[:, at].T @ p.matrix
+            gram = p.gram_rows(np.ravel_multi_index([index[a] for a in p.axes], p.shape))
             rows = (rows[:, :, None] * gram[:, None, :]).reshape(len(where), -1)
         back = [self._order.index(a) + 1 for a in range(len(self.shape))]
         shaped = rows.reshape(len(where), *(n for p in self.parts for n in p.shape))
-        return shaped.transpose(0, *back).reshape(len(where), -1)
+        return shaped.transpose(0, *back).reshape(len(where), -1)[:, first:]
 
     def rounding_error(self, x: Array) -> float:
         """Each pass sums at most n_p products: |error| <= gamma * |B_1| x ... x |B_k| |x| <= gamma max|B| sum(x)."""
-        largest = math.prod(float(np.abs(p.matrix).max(initial=0.0)) for p in self.parts)
+        largest = math.prod(p.largest for p in self.parts)
         return float(self._rounding * largest * float(x.sum()))
 
     def rounding_errors(self, x: Array) -> Array:
         """``gamma * |B_1| x ... x |B_k| |x|``, entry by entry."""
-        return self._rounding * self._forward(x, [np.abs(p.matrix).__matmul__ for p in self.parts])
+        return self._rounding * self._forward(x, [p.apply_absolute for p in self.parts])
 
     @property
     def _rounding(self) -> float:
-        passes = sum(int(p.matrix.shape[1]) + 2 for p in self.parts)
-        return 1.01 * EPS * passes
+        return 1.01 * EPS * sum(p.operations for p in self.parts)
 
     def exact_entries(self, x: IntArray) -> ExactEntries:
         """Contract one part after another, once for all rows that agree in the parts so far."""
@@ -236,7 +149,7 @@ class KroneckerStrategy(Strategy):
 
     def _product(self, order: Sequence[int]) -> Array:
         require_memory("the matrix of a node", self.rows * cells(self.shape), "inspect a smaller node")
-        matrix = outer([p.matrix.reshape(-1, *p.shape) for p in self.parts])
+        matrix = outer([p.written_out().reshape(-1, *p.shape) for p in self.parts])
         starts = np.cumsum([0] + [1 + len(p.shape) for p in self.parts])
         rows = [int(s) for s in starts[:-1]]
         where = {a: int(s) + 1 + i for s, p in zip(starts, self.parts, strict=False) for i, a in enumerate(p.axes)}
@@ -278,19 +191,19 @@ def _exact_entries(parts: Sequence[Part], x: Integers, exponent: int, rows: IntA
     """Entries of the product of the parts with ``2^exponent x``, x flat in the order of the parts."""
     if not parts:
         return [as_fraction(x[0], exponent)] * len(rows)
-    stride = math.prod(p.matrix.shape[0] for p in parts[1:])
+    stride = math.prod(p.rows for p in parts[1:])
     leading, others = np.divmod(rows, stride)
-    columns = x.reshape(parts[0].matrix.shape[1], -1)
+    columns = x.reshape(parts[0].columns, -1)
     result = np.empty(len(rows), dtype=object)
     for i in np.unique(leading):
         where = np.flatnonzero(leading == i)
-        product, shift = contract(parts[0].matrix[i], columns)
+        product, shift = parts[0].contract(int(i), columns)
         result[where] = _exact_entries(parts[1:], product, exponent + shift, others[where])
     return list(result)
 
 
 def _columns(part: Part, order: Sequence[int]) -> Array:
-    m = part.matrix.reshape(-1, *part.shape)
+    m = part.written_out().reshape(-1, *part.shape)
     return m.transpose(0, *(i + 1 for i in order)).reshape(m.shape[0], -1)
 
 
@@ -312,7 +225,7 @@ def components(left: Sequence[tuple[int, ...]], right: Sequence[tuple[int, ...]]
 
 def _component_trace(parts: list[Part], groups: list[Group]) -> float:
     if len(parts) == 1 and len(groups) == 1 and len(groups[0].axes) == 1:
-        return float((groups[0].gram.matrix * parts[0].covariance).sum())
+        return parts[0].trace(groups[0].gram)
     if len(parts) == 1:  # tr(L' G L), the groups applied one after another
         root = parts[0].root()
         product = root
@@ -347,9 +260,9 @@ def _component_variances(parts: list[Part], blocks: list[Block]) -> Array:
 def _one_part(part: Part, blocks: list[Block]) -> Array:
     """Variances of a product of blocks on one dense part: the blocks applied to its root, squared and summed."""
     where = [[part.axes.index(a) for a in b.axes] for b in blocks]
-    root = part.root()
     if len(blocks) == 1:
-        return blocks[0].projection.quadratic(root.transpose(*where[0], root.ndim - 1))
+        return part.variances(blocks[0].projection, where[0])
+    root = part.root()
     total: Array = np.zeros([b.count for b in blocks])
     step = max(1, CHUNK // max(1, total.size))
     order = [i for w in where for i in w]

@@ -67,9 +67,9 @@ def largest_distance(diagonal: Array, rows: GramRows) -> float:
     return largest
 
 
-def largest_product_distance(matrices: Sequence[Array]) -> float:
-    """An upper bound of `largest_distance` of a Kronecker product, given its parts; in double precision."""
-    *others, last = (_part(m) for m in matrices)
+def largest_product_distance(parts: Sequence[Pairs]) -> float:
+    """An upper bound of `largest_distance` of a Kronecker product, given pairs of its parts; in double precision."""
+    *others, last = parts
     pairs = functools.reduce(lambda a, b: _reduce(_product(a, b)), others)
     return float(_product(pairs, last).distances.max())
 
@@ -86,7 +86,7 @@ def certain(value: float, largest_norm: float, operations: int) -> Fraction:
     return Fraction(max(value, 0.0)) + Fraction(largest_norm) * Fraction(4 * operations + 8, 2**52)
 
 
-def _part(matrix: Array) -> Pairs:
+def dominating_pairs(matrix: Array) -> Pairs:
     """Pairs that dominate all pairs of a part's columns: two for each combination of rounded norms."""
     norms = (matrix * matrix).sum(axis=0)
     order = np.argsort(norms, kind="stable")

@@ -6,14 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from qcompile.lattice.lattice import Problem
 from qcompile.solvers.bases.basis import Basis
 from qcompile.solvers.bounds.spectra import is_exchangeable
 from qcompile.solvers.route import solve_total
 from qcompile.solvers.solution import Solution
-from qcompile.strategy import KroneckerStrategy, Part
+from qcompile.strategy import KroneckerStrategy, ResidualPart
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,5 +42,4 @@ class Residual(Basis):
 
 def residual_strategy(shape: tuple[int, ...]) -> KroneckerStrategy:
     """The residual basis of a node of some shape, at unit cost."""
-    parts = [Part((i,), (n,), (np.eye(n) - 1 / n) / math.sqrt((n - 1) / n)) for i, n in enumerate(shape)]
-    return KroneckerStrategy(shape, parts)
+    return KroneckerStrategy(shape, [ResidualPart((i,), (n,)) for i, n in enumerate(shape)])

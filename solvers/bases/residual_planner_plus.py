@@ -22,7 +22,7 @@ from qcompile.solvers.attribute_strategies import AttributeStrategy
 from qcompile.solvers.bounds.lower_bound import lower_bound
 from qcompile.solvers.route import Route, RouteOptions
 from qcompile.solvers.solution import Solution
-from qcompile.strategy import KroneckerStrategy, Part
+from qcompile.strategy import KroneckerStrategy, MatrixPart
 from qcompile.support.arrays import Array
 
 PLUS_CELLS = 4096
@@ -115,7 +115,7 @@ def solve_plus(
         _check_matrix(w, n, described[i])
         rows = residual_rows(w, u)
         _check_span(problem, i, rows, described[i])
-        parts.append(Part((i,), (n,), rows))
+        parts.append(MatrixPart((i,), (n,), rows))
     strategy = KroneckerStrategy(problem.shape, parts)
     loss = sum(t.weighted * strategy.trace(t.groups) for t in problem.terms)
     label = f"RP+ ({', '.join(labels)})" if labels else "RP+"

@@ -16,7 +16,7 @@ import numpy as np
 from qcompile.lattice.gram import Gram
 from qcompile.lattice.lattice import Group, Problem, Term
 from qcompile.solvers.solution import Solution
-from qcompile.strategy import KroneckerStrategy, Part, Strategy
+from qcompile.strategy import KroneckerStrategy, MatrixPart, Part, Strategy
 
 COMPARED_CELLS = 512
 """Grams up to this size are compared by their numbers when their keys differ."""
@@ -121,9 +121,9 @@ def written_out(strategy: Strategy) -> KroneckerStrategy:
 def _move_parts(strategy: Strategy, axes: Sequence[int]) -> list[Part]:
     """A strategy's matrices on some axes of a larger problem; a circulant is written out."""
     if isinstance(strategy, KroneckerStrategy):
-        return [Part(tuple(axes[a] for a in p.axes), p.shape, p.matrix) for p in strategy.parts]
+        return [p.moved([axes[a] for a in p.axes]) for p in strategy.parts]
     (matrix,) = strategy.factors(range(len(axes)))
-    return [Part(tuple(axes), strategy.shape, matrix)]
+    return [MatrixPart(tuple(axes), strategy.shape, matrix)]
 
 
 def _label(solvers: list[str]) -> str:

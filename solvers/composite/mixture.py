@@ -28,7 +28,7 @@ from qcompile.solvers.bounds.roots import term_rank
 from qcompile.solvers.composite.kronecker import written_out
 from qcompile.solvers.route import Bound, Route, RouteFailed
 from qcompile.solvers.solution import Solution
-from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Part
+from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy
 from qcompile.strategy.mixture import Plain
 from qcompile.support.arrays import Array, IntArray
 
@@ -150,7 +150,7 @@ def _scale(strategy: Plain, factor: float) -> Plain:
     if isinstance(strategy, FourierStrategy):
         return FourierStrategy(factor * strategy.kernel)
     first, *others = strategy.parts
-    return KroneckerStrategy(strategy.shape, [Part(first.axes, first.shape, factor * first.matrix), *others])
+    return KroneckerStrategy(strategy.shape, [first.scaled(factor), *others])
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from qcompile.privacy.unit import PrivacyUnit
 from qcompile.queries.schema import Schema
 from qcompile.release.values import NodeValues
 from qcompile.run import mechanisms, randomness
-from qcompile.strategy import KroneckerStrategy, Strategy
+from qcompile.strategy import KroneckerStrategy, MatrixPart, Strategy
 from qcompile.support.arrays import Array, IntArray
 from tests.audit.witness import current, normals
 
@@ -170,8 +170,9 @@ def stale_cost(plan: Plan) -> None:
     for strategy in plan.strategies:
         assert isinstance(strategy, KroneckerStrategy)
         for part in strategy.parts:
+            assert isinstance(part, MatrixPart)
             # A copy: what other plans share with this one must not change.
-            object.__setattr__(part, "matrix", part.matrix * np.where(np.arange(part.matrix.shape[1]) == 0, 1.5, 1.0))
+            object.__setattr__(part, "matrix", part.matrix * np.where(np.arange(part.columns) == 0, 1.5, 1.0))
 
 
 def rows_forgotten(patch: Patch) -> None:

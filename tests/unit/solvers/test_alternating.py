@@ -80,7 +80,7 @@ def test_no_small_change_of_an_axis_is_better(seed: int) -> None:
     p = Problem((5, 4), tuple(Term(g, 1.0, 1.0) for g in terms), True)
     found = alternate(p, 1e-7)
     assert isinstance(found.strategy, KroneckerStrategy)
-    matrices = [part.matrix for part in found.strategy.parts]
+    matrices = [part.written_out() for part in found.strategy.parts]
     for _ in range(20):
         i = int(rng.integers(2))
         change = np.eye(len(matrices[i])) + 0.02 * rng.normal(size=(len(matrices[i]),) * 2)

@@ -25,7 +25,7 @@ from qcompile.solvers.exact import optimal
 from qcompile.solvers.exact.optimal import Optimal
 from qcompile.solvers.route import RouteFailed
 from qcompile.solvers.solution import Solution
-from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Part
+from qcompile.strategy import FourierStrategy, KroneckerStrategy, MatrixPart, MixtureStrategy
 from qcompile.strategy.base import Block
 from qcompile.strategy.mixture import Plain
 from qcompile.support.arrays import Array
@@ -58,9 +58,9 @@ def centred(*shape: int, rows: int, seed: int) -> Array:
 def example(*shape: int) -> MixtureStrategy:
     """A centred product of full rank (its parts out of order), a product of low rank and a dense low-rank term."""
     d = len(shape)
-    parts = [Part((i,), (n,), centred(n, rows=n + 1, seed=i)) for i, n in enumerate(shape)]
-    low = [Part((i,), (n,), centred(n, rows=1, seed=7 + i)) for i, n in enumerate(shape)]
-    dense = Part(tuple(range(d))[::-1], shape[::-1], centred(*shape[::-1], rows=2, seed=11))
+    parts = [MatrixPart((i,), (n,), centred(n, rows=n + 1, seed=i)) for i, n in enumerate(shape)]
+    low = [MatrixPart((i,), (n,), centred(n, rows=1, seed=7 + i)) for i, n in enumerate(shape)]
+    dense = MatrixPart(tuple(range(d))[::-1], shape[::-1], centred(*shape[::-1], rows=2, seed=11))
     return MixtureStrategy(
         [KroneckerStrategy(shape, parts[::-1]), KroneckerStrategy(shape, low), KroneckerStrategy(shape, [dense])]
     )
@@ -98,7 +98,7 @@ def term_written_out(t: Plain) -> Array:
         return np.array([[t.kernel[d] for d in row] for row in places])
     tensor = np.ones((1, 1))
     for p in t.parts:
-        tensor = np.asarray(np.kron(tensor, p.matrix), dtype=np.float64)
+        tensor = np.asarray(np.kron(tensor, p.written_out()), dtype=np.float64)
     order = [a for p in t.parts for a in p.axes]
     tensor = tensor.reshape((len(tensor), *(t.shape[a] for a in order)))
     back = (0, *(1 + order.index(a) for a in range(len(t.shape))))
@@ -146,7 +146,7 @@ def test_sensitivity_is_an_exact_upper_bound_and_tight(strategy: MixtureStrategy
             norms = []
             for p in t.parts:
                 column = np.ravel_multi_index([cell[a] for a in p.axes], p.shape)
-                norms.append(sum(Fraction(float(v)) ** 2 for v in p.matrix[:, column]))
+                norms.append(sum(Fraction(float(v)) ** 2 for v in p.written_out()[:, column]))
             total += math.prod(norms, start=Fraction(1))
         totals.append(total)
     exactly, bound = max(totals), strategy.sensitivity_squared

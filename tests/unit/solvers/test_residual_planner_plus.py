@@ -265,4 +265,4 @@ def test_strategies_are_stored_on_their_axes() -> None:
     assert isinstance(strategy, KroneckerStrategy)
     assert [p.axes for p in strategy.parts] == [(0,), (1,)]
     for p, u in zip(strategy.parts, weights, strict=True):
-        np.testing.assert_allclose(p.matrix @ u, 0, atol=1e-14)
+        np.testing.assert_allclose(p.written_out() @ u, 0, atol=1e-14)

@@ -19,7 +19,7 @@ from qcompile.queries.factors.base import OneAttribute
 from qcompile.queries.schema import Attribute, IntegerDomain
 from qcompile.solvers.exact import optimal
 from qcompile.solvers.solver import solve
-from qcompile.strategy import FourierStrategy, KroneckerStrategy, Part, Strategy
+from qcompile.strategy import FourierStrategy, KroneckerStrategy, MatrixPart, ResidualPart, Strategy
 from qcompile.strategy.base import Block
 from qcompile.strategy.kronecker import components
 from qcompile.support.arrays import Array
@@ -47,13 +47,23 @@ STRATEGIES: dict[str, Strategy] = {
     "dense, one axis": KroneckerStrategy.dense((4,), numbers(4, 4)),
     "dense, low rank": KroneckerStrategy.dense((3, 4), low_rank(5, 12)),
     "Kronecker, three axes": KroneckerStrategy(
-        (2, 3, 4), [Part((i,), (n,), numbers(n + 1, n, seed=i)) for i, n in enumerate((2, 3, 4))]
+        (2, 3, 4), [MatrixPart((i,), (n,), numbers(n + 1, n, seed=i)) for i, n in enumerate((2, 3, 4))]
     ),
     "Kronecker, parts out of order": KroneckerStrategy(
-        (2, 3, 4), [Part((2,), (4,), numbers(3, 4)), Part((0,), (2,), numbers(2, 2)), Part((1,), (3,), low_rank(3, 3))]
+        (2, 3, 4),
+        [
+            MatrixPart((2,), (4,), numbers(3, 4)),
+            MatrixPart((0,), (2,), numbers(2, 2)),
+            MatrixPart((1,), (3,), low_rank(3, 3)),
+        ],
     ),
     "Kronecker, a pair around an axis": KroneckerStrategy(
-        (2, 3, 4), [Part((2, 0), (4, 2), low_rank(6, 8)), Part((1,), (3,), numbers(3, 3))]
+        (2, 3, 4), [MatrixPart((2, 0), (4, 2), low_rank(6, 8)), MatrixPart((1,), (3,), numbers(3, 3))]
+    ),
+    "residual, one axis": KroneckerStrategy((5,), [ResidualPart((0,), (5,))]),
+    "residual, two cells": KroneckerStrategy((2,), [ResidualPart((0,), (2,))]),
+    "residual, scaled, beside a matrix": KroneckerStrategy(
+        (3, 4, 2), [ResidualPart((2,), (2,), 0.7), MatrixPart((0,), (3,), numbers(4, 3)), ResidualPart((1,), (4,), 3.1)]
     ),
     "Fourier, one axis": FourierStrategy(kernel(5)),
     "Fourier, two axes": FourierStrategy(kernel(3, 4)),
@@ -71,7 +81,7 @@ def written_out(strategy: Strategy) -> Array:
     assert isinstance(strategy, KroneckerStrategy)
     tensor = np.ones((1, 1))
     for p in strategy.parts:
-        tensor = np.asarray(np.kron(tensor, p.matrix), dtype=np.float64)
+        tensor = np.asarray(np.kron(tensor, p.written_out()), dtype=np.float64)
     order = [a for p in strategy.parts for a in p.axes]
     tensor = tensor.reshape((len(tensor), *(shape[a] for a in order)))
     return tensor.transpose((0, *(1 + order.index(a) for a in range(len(shape))))).reshape(-1, n)
@@ -116,7 +126,7 @@ def test_sensitivity_is_an_exact_upper_bound_and_tight(strategy: Strategy) -> No
     # The Kronecker product was rounded when it was written out here; its norms as such are those of the parts.
     if isinstance(strategy, KroneckerStrategy):
         exactly = math.prod(
-            (max(sum(Fraction(float(v)) ** 2 for v in c) for c in p.matrix.T) for p in strategy.parts),
+            (max(sum(Fraction(float(v)) ** 2 for v in c) for c in p.written_out().T) for p in strategy.parts),
             start=Fraction(1),
         )
     assert exactly <= bound <= exactly * (1 + Fraction(1, 10**12))
