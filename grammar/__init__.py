@@ -22,7 +22,7 @@ MAX_SIZE = 2_000_000
 """Characters or bytes of a text; a longer one is refused unread. Its number of words is bounded by `parser.MAX_WORDS`,
 which is what costs time; long comments and labels are cheap."""
 
-__all__ = ["LANGUAGE_VERSION", "MAX_SIZE", "check", "format_text", "load", "parse", "parse_query"]
+__all__ = ["LANGUAGE_VERSION", "MAX_SIZE", "check", "check_query", "format_text", "load", "parse", "parse_query"]
 
 
 def parse(text: str, path: str = "<text>", base: Path | None = None) -> Workload:
@@ -147,7 +147,20 @@ def parse_query(text: str, schema: Schema) -> Product:
       schema: what its names refer to.
 
     Raises:
-      WorkloadError: it has errors, or describes more than one query.
+      WorkloadError: it has errors, describes more than one query, or one that no row of the domains can meet.
+    """
+    product, diagnostics = check_query(text, schema)
+    if product is None:
+        raise WorkloadError(diagnostics)
+    return product
+
+
+def check_query(text: str, schema: Schema) -> tuple[Product | None, tuple[Diagnostic, ...]]:
+    """Find all errors and notes of one query; arguments as of `parse_query`.
+
+    Returns:
+      The query, or None when there are errors; and the findings in the order of the text. Notes say for instance
+      where values outside of a domain are counted.
     """
     from qcompile.grammar.meaning.single_query import resolve_query
     from qcompile.grammar.reading.parser import parse_source
@@ -160,9 +173,7 @@ def parse_query(text: str, schema: Schema) -> Product:
         tree = parse_source(source, findings, "query").tree
         with suppress(Full):
             product = None if findings.has_errors() else resolve_query(tree, schema, findings)
-    if product is None:
-        raise WorkloadError(findings.diagnostics())
-    return product
+    return product, findings.diagnostics()
 
 
 def _is_refused(source: SourceText, findings: Findings, *, empty: bool = False) -> bool:

@@ -1,12 +1,14 @@
 """Single conditions resolved to the cells where they hold, with an error for each that makes no sense.
 
-On the cell of ``other`` every comparison is false, except that its own label equals it; ``!=`` is the negation of
-``=``, so it holds there.
+The cell of ``other`` has one value, its label, and no place in the order: there every comparison is false, except that
+the label equals it. ``!=`` and ``not`` are complements, so that they may hold there; see `negations`. Categories are in
+their declared order.
 """
 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -68,10 +70,10 @@ class Conditions:
         if isinstance(left, syntax.Name) and isinstance(right, syntax.Name):
             return self._pair(node, left, right)
         if isinstance(left, syntax.Name) and not isinstance(right, syntax.Name):
-            return (left.text,), self._compare(self.scope.find(left), node.relation, right, node)
+            return (left.text,), self._compare(self.scope.find(left), node.relation, right)
         if isinstance(right, syntax.Name) and not isinstance(left, syntax.Name):
             flipped = printer.FLIPPED[node.relation]
-            return (right.text,), self._compare(self.scope.find(right), flipped, left, node)
+            return (right.text,), self._compare(self.scope.find(right), flipped, left)
         self.findings.fail("this compares two constants", node.at, "one side must be an attribute")
 
     # --- two attributes ---
@@ -95,22 +97,28 @@ class Conditions:
 
     # --- an attribute and a constant ---
 
-    def _compare(
-        self, attribute: Attribute, relation: str, constant: syntax.Literal, node: syntax.Comparison
-    ) -> BoolArray:
+    def _compare(self, attribute: Attribute, relation: str, constant: syntax.Literal) -> BoolArray:
         if relation == "!=":
-            return ~self._compare(attribute, "=", constant, node)
+            return ~self._compare(attribute, "=", constant)
         if relation == "=" and _is_other(attribute, constant):
             return _other_cell(attribute)
-        if isinstance(attribute.domain, IntegerDomain):
-            code = self._code(attribute, constant)
-            return _pad_other(attribute, OPERATORS[relation](np.arange(attribute.domain.size), code))
+        self._refuse_other(attribute, constant)
         if isinstance(attribute.domain, NumericDomain):
             return self._cut(attribute, attribute.domain, relation, constant)
-        if relation != "=":
-            hint = "list the categories you mean: in {...}"
-            self.findings.fail(f"the categories of {attribute.name!r} have no order in a condition", node.at, hint)
-        return self._category(attribute, constant)
+        place = self._place(attribute, constant)
+        return _pad_other(attribute, OPERATORS[relation](np.arange(attribute.domain.size), place))
+
+    def _refuse_other(self, attribute: Attribute, constant: syntax.Operand) -> None:
+        """Refuse the label of ``other`` where a place in the order is needed."""
+        if _is_other(attribute, constant):
+            message = f"{printer.operand(constant)} has no place in the order of {attribute.name!r}"
+            self.findings.fail(message, constant.at, "compare it with = or !=, or list it: in {...}")
+
+    def _place(self, attribute: Attribute, constant: syntax.Operand) -> int:
+        """Return the position of a constant in the order of an integer or a category."""
+        if isinstance(attribute.domain, CategoryDomain):
+            return self._category_code(attribute, constant)
+        return self._code(attribute, constant)
 
     def _code(self, attribute: Attribute, constant: syntax.Operand) -> int:
         """Return the position of an integer on the axis, or one place off either end."""
@@ -174,13 +182,11 @@ class Conditions:
 
     # --- categories ---
 
-    def _category(self, attribute: Attribute, constant: syntax.Literal) -> BoolArray:
-        holds = np.zeros(attribute.size, dtype=np.bool_)
-        holds[self._category_code(attribute, constant)] = True
-        return holds
-
-    def _category_code(self, attribute: Attribute, constant: syntax.Literal) -> int:
+    def _category_code(self, attribute: Attribute, constant: syntax.Operand) -> int:
         """Return the position of a label; 1, true and "1" are different labels."""
+        if isinstance(constant, syntax.Name):
+            hint = "a label is written in double quotes"
+            self.findings.fail("the ends of an interval and the members of a set are constants", constant.at, hint)
         label = label_value(constant, self.findings)
         code = self._codes_of(attribute, constant).get((type(label), label))
         if code is None:
@@ -214,29 +220,36 @@ class Conditions:
         else:
             names = list(plain)[::-1]
             near = comparable(wanted, names) or names[:FEW]
-            hint = did_you_mean(text, [_label_text(plain[name]) for name in near])
+            hint = _in_double_quotes_only(did_you_mean(text, [_label_text(plain[name]) for name in near]))
         self.findings.fail(f"{text} is not a category of {attribute.name!r}", constant.at, hint)
 
     # --- intervals and sets ---
 
     def _between(self, attribute: Attribute, node: syntax.Between) -> BoolArray:
-        if isinstance(attribute.domain, CategoryDomain):
-            hint = "list the categories you mean: in {...}"
-            self.findings.fail(f"the categories of {attribute.name!r} have no order in a condition", node.at, hint)
-        low, high = printer.operand(node.low), printer.operand(node.high)
+        first, end = self._ends(attribute, node)
+        codes = np.arange(attribute.domain.size)
+        return _pad_other(attribute, (codes >= first) & (codes < end))
+
+    def _ends(self, attribute: Attribute, node: syntax.Between) -> tuple[int, int]:
+        """Return the first cell of an interval and the one behind its last; either may be off the axis."""
+        for constant in (node.low, node.high):
+            self._refuse_other(attribute, constant)
         if isinstance(attribute.domain, NumericDomain):
             first, end = (self._edge(attribute, attribute.domain, c) for c in (node.low, node.high))
             if not first < end:
-                self.findings.fail(
-                    f"the interval {low}..{high} has no bin", node.at, "its ends are two edges, ascending"
-                )
-        else:
-            first, last = (self._code(attribute, c) for c in (node.low, node.high))
-            if int(low) > int(high):
-                self.findings.fail(f"the interval {low}..{high} is empty", node.at, f"write {high}..{low}")
-            end = last + 1
-        codes = np.arange(attribute.domain.size)
-        return _pad_other(attribute, (codes >= first) & (codes < end))
+                message = f"the interval {_interval(node)} has no bin"
+                self.findings.fail(message, node.at, "its ends are two edges, ascending")
+            return first, end
+        first, last = (self._place(attribute, c) for c in (node.low, node.high))
+        descending = isinstance(attribute.domain, IntegerDomain) and _number(node.low) > _number(node.high)
+        if first > last or descending:
+            self._refuse_descending(attribute, node)
+        return first, last + 1
+
+    def _refuse_descending(self, attribute: Attribute, node: syntax.Between) -> NoReturn:
+        name, low, high = (printer.operand(o) for o in (node.subject, node.low, node.high))
+        hint = f"write {name} >= {low} or {name} <= {high}" if attribute.cyclic else f"write {high}..{low}"
+        self.findings.fail(f"the interval {_interval(node)} is empty", node.at, hint)
 
     def _among(self, attribute: Attribute, node: syntax.Among) -> BoolArray:
         holds = np.zeros(attribute.size, dtype=np.bool_)
@@ -255,6 +268,20 @@ class Conditions:
         return holds
 
 
+def _interval(node: syntax.Between) -> str:
+    return f"{printer.operand(node.low)}..{printer.operand(node.high)}"
+
+
+def _number(constant: syntax.Operand) -> int:
+    """The value of a constant that was found to be whole."""
+    return int(printer.operand(constant))
+
+
+def _in_double_quotes_only(hint: str) -> str:
+    """A suggested text label without the quotes that are put around any suggestion."""
+    return re.sub(r"""^did you mean '("[^\\]*")'\?$""", r"did you mean \1?", hint)
+
+
 def _label_text(label: Label) -> str:
     """A label as it is written in a text."""
     return string_text(label) if isinstance(label, str) else str(label).lower()
@@ -266,7 +293,7 @@ def _values(attribute: Attribute) -> Any:
     return low + np.arange(domain.size, dtype=np.int64)
 
 
-def _is_other(attribute: Attribute, constant: syntax.Literal) -> bool:
+def _is_other(attribute: Attribute, constant: syntax.Operand) -> bool:
     return isinstance(constant, syntax.Text) and constant.value == attribute.policy.other
 
 

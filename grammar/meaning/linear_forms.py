@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 from qcompile.errors import IntegrityError
+from qcompile.grammar.meaning.reach import require_attainable
 from qcompile.grammar.meaning.scope import LARGEST, Scope, domain_kind, integer_value
 from qcompile.grammar.printing import printer
 from qcompile.grammar.reading import syntax
@@ -59,12 +60,17 @@ def resolve_thresholds(node: syntax.Thresholds, scope: Scope) -> Affine | Abs:
     shift = constant if node.kind == "affine" else 0
     levels = None if node.bound is None else _levels(node, shift, findings)
     at_least = node.relation in (">=", ">")
+    factor: Affine | Abs
     try:
         if node.kind == "affine":
-            return Affine(attributes, list(coefficients.values()), levels, at_least=at_least)
-        return Abs(attributes, list(coefficients.values()), levels, constant=constant, at_least=at_least)
+            factor = Affine(attributes, list(coefficients.values()), levels, at_least=at_least)
+        else:
+            factor = Abs(attributes, list(coefficients.values()), levels, constant=constant, at_least=at_least)
     except IntegrityError as e:
         findings.fail(str(e), node.at, "use smaller coefficients or domains")
+    if scope.asked:
+        require_attainable(factor, node.at, scope)
+    return factor
 
 
 def _require_integers(kind: str, name: syntax.Name, attribute: Attribute, findings: Findings) -> None:

@@ -6,19 +6,21 @@ that ``a = 1 and b = 2`` costs the cells of a plus those of b, not their product
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from qcompile.errors import SizeError
 from qcompile.grammar.meaning.conditions import Conditions
+from qcompile.grammar.meaning.negations import has_negation, negated_others
+from qcompile.grammar.meaning.reach import describe_outside, report_extent
 from qcompile.grammar.meaning.scope import Scope
 from qcompile.grammar.printing import printer
 from qcompile.grammar.reading import syntax
-from qcompile.grammar.reading.source import Stop
+from qcompile.grammar.reading.source import At, Stop
 from qcompile.grammar.reading.syntax import children, fold, names_in
-from qcompile.grammar.reading.words import string_text
+from qcompile.grammar.reading.words import name_text, string_text
 from qcompile.queries.factors import Predicate
 from qcompile.queries.schema import Attribute, CategoryDomain
 from qcompile.support.arrays import BoolArray, cells, require_memory
@@ -28,6 +30,9 @@ PREDICATE_MEMORY = 2**30
 
 TABLE_EFFORT, JOIN_EFFORT, FACTOR_EFFORT = 4, 1, 20
 """Nanoseconds for each cell of a single condition, of two conditions joined, and of the factor they make."""
+
+NEGATION_EFFORT = 3
+"""Times that work where something is negated: both sides of each condition are combined once more for the notes."""
 
 MOST_AXES = 32
 """Attributes of one group; NumPy's arrays have no more axes."""
@@ -131,6 +136,8 @@ def _spend(group: Sequence[syntax.Predicate], scope: Scope) -> None:
     """Charge a group to the effort limit of the text: its nodes one after the other, and the factor."""
     sizes = {a.name: a.size for a in _attributes(group, scope)}
     _, effort = fold(_conjunction(group), partial(_effort, sizes))
+    if has_negation(_conjunction(group)) and any(a.policy.other is not None for a in _attributes(group, scope)):
+        effort *= NEGATION_EFFORT
     size = cells(list(sizes.values()))
     what = f"this condition of {sum(len(leaves(part)) for part in group)} parts on {size} cells"
     hint = "ask for fewer such conditions in one text, or use smaller domains"
@@ -140,7 +147,7 @@ def _spend(group: Sequence[syntax.Predicate], scope: Scope) -> None:
 def _effort(
     sizes: dict[str, int], node: syntax.Tree, parts: Sequence[tuple[frozenset[str], int]]
 ) -> tuple[frozenset[str], int]:
-    """Return the attributes of a node, and its effort, as `_evaluator` combines them."""
+    """Return the attributes of a node, and its effort, as `_evaluate` combines them."""
     if not parts:
         used = frozenset(n.text for n in names_in(node))
         return used, TABLE_EFFORT * cells([sizes[name] for name in used])
@@ -175,41 +182,59 @@ def _factor(
     attributes = _attributes(group, scope)
     axes = {a.name: i for i, a in enumerate(attributes)}
     whole = _conjunction(group)
-    holds = fold(whole, _evaluator(axes, tables))
+    spread = {id(leaf): _spread(tables[id(leaf)], axes) for leaf in leaves(whole)}
+    holds = fold(whole, partial(_evaluate, spread))
     holds = np.ascontiguousarray(np.broadcast_to(holds, [a.size for a in attributes]))
-    text = printer.predicate(whole)
+    factor = Predicate(attributes, holds, printer.predicate(whole))
+    _report(group, factor, scope, holds)
+    for attribute in negated_others(whole, attributes, spread, holds):
+        _note_other(whole, attribute, group[0].at, scope)
+    return factor
+
+
+def _report(group: Sequence[syntax.Predicate], factor: Predicate, scope: Scope, holds: BoolArray) -> None:
+    """Report an empty condition, one that is always true, and the values that are in no cell of their own."""
+    outside: dict[str, At] = {}
+    for leaf in leaves(_conjunction(group)):
+        sentence = describe_outside(leaf, scope)
+        if sentence:
+            outside.setdefault(sentence, leaf.at)
     if holds.all() or not holds.any():
-        where = "everywhere" if holds.all() else "nowhere"
-        scope.findings.note(f"the condition {text} holds {where} in the declared domains", group[0].at)
-    return Predicate(attributes, holds, text)
+        report_extent(factor.text, group[0].at, list(outside), scope, everywhere=bool(holds.all()))
+        return
+    for sentence, at in outside.items():
+        scope.findings.note(sentence, at)
 
 
-def _evaluator(
-    axes: dict[str, int], tables: dict[int, tuple[tuple[str, ...], BoolArray]]
-) -> Callable[[syntax.Tree, Sequence[BoolArray]], BoolArray]:
+def _note_other(whole: syntax.Predicate, attribute: Attribute, at: At, scope: Scope) -> None:
+    label = string_text(attribute.policy.other or "")
+    start = "write (...)" if isinstance(whole, syntax.Or) else "add:"
+    hint = f"to leave them out, {start} and {name_text(attribute.name)} != {label}"
+    message = f"{printer.predicate(whole)} also counts the rows where {attribute.name!r} is {label}"
+    scope.findings.note(message, at, hint)
+
+
+def _evaluate(tables: Mapping[int, BoolArray], node: syntax.Tree, parts: Sequence[BoolArray]) -> BoolArray:
     """Combine cells from the leaves up; arrays keep length 1 along attributes they do not depend on."""
-
-    def combine(node: syntax.Tree, parts: Sequence[BoolArray]) -> BoolArray:
-        match node:
-            case syntax.And() | syntax.Or():
-                join = np.logical_and if isinstance(node, syntax.And) else np.logical_or
-                result = parts[0]
-                for part in parts[1:]:
-                    result = join(result, part)
-                return result
-            case syntax.Not():
-                return ~parts[0]
-            case _:
-                names, table = tables[id(node)]
-                return _spread(table, [axes[n] for n in names], len(axes))
-
-    return combine
+    match node:
+        case syntax.And() | syntax.Or():
+            join = np.logical_and if isinstance(node, syntax.And) else np.logical_or
+            result = parts[0]
+            for part in parts[1:]:
+                result = join(result, part)
+            return result
+        case syntax.Not():
+            return ~parts[0]
+        case _:
+            return tables[id(node)]
 
 
-def _spread(table: BoolArray, places: Sequence[int], width: int) -> BoolArray:
-    """Put the axes of a table at their places among ``width`` axes."""
+def _spread(named: tuple[tuple[str, ...], BoolArray], axes: Mapping[str, int]) -> BoolArray:
+    """Put the axes of a table at the places of its attributes, with length 1 at the others."""
+    names, table = named
+    places = [axes[n] for n in names]
     ordered = np.transpose(table, np.argsort(places))
-    shape = [1] * width
+    shape = [1] * len(axes)
     for place, size in zip(sorted(places), ordered.shape, strict=True):
         shape[place] = size
     return ordered.reshape(shape)

@@ -25,12 +25,14 @@ class Scope:
       findings: receives the errors.
       broken: attributes whose line has an error of its own; their uses are passed over.
       complete: False when the schema itself could not be read, so that no name can be called unknown.
+      asked: True for one query that is asked of a release, where an empty condition is an error.
     """
 
     schema: Schema
     findings: Findings
     broken: set[str] = field(default_factory=set)
     complete: bool = True
+    asked: bool = False
 
     def find_attributes(self, names: Iterable[syntax.Name]) -> list[Attribute]:
         """Return the attributes called ``names``; every unknown one is reported.

@@ -22,7 +22,7 @@ def resolve_query(node: syntax.Expression, schema: Schema, findings: Findings) -
         findings.error("this is many queries; only one can be asked at a time", at, _HINT)
         return None
     try:
-        product = Product(resolve_product(node, Scope(schema, findings), Path()))
+        product = Product(resolve_product(node, Scope(schema, findings, asked=True), Path()))
     except Stop:
         return None
     if not _has_one_query(product):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from qcompile.errors import OptionError, QCompileError
+from qcompile.errors import OptionError, QCompileError, WorkloadError
 from qcompile.support.options import require_other
 
 if TYPE_CHECKING:
@@ -78,11 +78,17 @@ def read_plan(path: str) -> Plan:
 
 
 def compile_file(path: str, **options: Any) -> Plan:
-    """Compile a workload file, with a progress bar over the problems to solve."""
+    """Compile a workload file, with a progress bar over the problems to solve; its notes are printed first."""
     import qcompile as qc
+    from qcompile import grammar
 
+    workload, findings = grammar.check(grammar.read_text(path), path, Path(path).parent)
+    if workload is None:
+        raise WorkloadError(findings)
+    for note in findings:
+        message(f"{note}\n")
     with progress("solving") as step:
-        return qc.compile(Path(path), progress=step, **options)
+        return qc.compile(workload, progress=step, **options)
 
 
 def require_file(path: str) -> None:

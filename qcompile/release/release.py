@@ -156,7 +156,7 @@ class Release:
           processing: see `answers`.
 
         Raises:
-          WorkloadError: the text has errors; carries their positions.
+          WorkloadError: the text has errors, or no row of the domains can meet the query; carries their positions.
           OptionError: an option that cannot be.
           NotEstimableError: the query lies outside the span of what was measured.
         """

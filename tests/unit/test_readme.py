@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from qcompile.cli.app import execute
+from qcompile.grammar import check
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -55,6 +56,13 @@ def test_pages(page: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The Python blocks of a page run one after the other, like a session."""
     exec("\n".join(PYTHON.findall(page.read_text(encoding="utf-8"))), {})
     assert capsys.readouterr().out
+
+
+def test_the_example_of_the_language_has_no_mistake() -> None:
+    text = (ROOT / "docs" / "language.md").read_text(encoding="utf-8").split("```text\n")[1].split("```")[0]
+    workload, findings = check(text)
+    assert workload is not None
+    assert findings == ()
 
 
 def test_what_the_pages_name_exists() -> None:

@@ -22,6 +22,8 @@ def ask(
 ) -> None:
     """Answer any single query that the measurements can answer; the rest is refused, never guessed.
 
+    Comparisons are about values of the domain; != and not count the rows of `other` too, unless its label is excluded.
+
     Example: qcompile ask couples.release 'count(age in 65..80 and educ = 12)'
     """
     import qcompile as qc
@@ -30,12 +32,14 @@ def ask(
     release = qc.load_release(release_file)
     warn_not_private(release)
     answer = release.ask(query, estimate=estimate, processing=processing)
+    for note in () if as_json else answer.notes:
+        message(f"note: {note}")
     biased = math.isnan(answer.std_error)
     low, high = (math.nan, math.nan) if biased else answer.interval(alpha)
     if as_json:
         values = {"estimate": answer.estimate, "std_error": answer.std_error, "lower": low, "upper": high}
         numbers = {k: None if math.isnan(v) else v for k, v in values.items()}
-        result(json.dumps({**numbers, "method": answer.method}))
+        result(json.dumps({**numbers, "method": answer.method, "notes": answer.notes}))
     elif biased:
         result(f"{answer.estimate:,.1f}, no standard error: it is biased (estimate: {answer.method})")
     else:

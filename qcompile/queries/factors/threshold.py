@@ -89,6 +89,12 @@ class Threshold(Factor):
         return self.constant + sum(c * d.low for c, d in zip(self.coefficients, self._domains, strict=True))
 
     @property
+    def linear_ends(self) -> tuple[int, int]:
+        """The least and the largest value of the linear form with its constant, both attained."""
+        terms = [_multiples(c, d) for c, d in zip(self.coefficients, self._domains, strict=True)]
+        return self.constant + sum(t[0] for t in terms), self.constant + sum(t[-1] for t in terms)
+
+    @property
     def roles(self) -> tuple[Hashable, ...]:
         """Axes with equal coefficients may be exchanged."""
         return tuple(self.coefficients[i] for i in self.axis_order)

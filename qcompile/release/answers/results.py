@@ -23,11 +23,13 @@ class Answer:
       estimate: unbiased, or the best.
       std_error: the standard deviation of an unbiased estimate; NaN for the best, which is biased.
       method: of the interval, for people.
+      notes: remarks on the query, for people; for instance that a value it names is outside of the domain.
     """
 
     estimate: float
     std_error: float
     method: str = "pointwise"
+    notes: tuple[str, ...] = ()
 
     def interval(self, alpha: float = 0.05) -> tuple[float, float]:
         """The interval that covers the true answer with probability 1 - alpha.

@@ -203,6 +203,27 @@ def test_ask(released: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None
     found = json.loads(good(capsys, "ask", "w.release", "count(age in 2..5)", "--json")[0])
     assert found["lower"] < found["estimate"] < found["upper"]
     assert round(found["estimate"]) == 40
+    assert found["notes"] == []
+
+
+def test_ask_says_where_values_outside_of_a_domain_are(
+    released: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = "'age' holds 0..9, and no row has another value"
+    assert f"note: {note}\n" in good(capsys, "ask", "w.release", "count(age in 2..50)")[1]
+    out, err = good(capsys, "ask", "w.release", "count(age in 2..50)", "--json")
+    assert (json.loads(out)["notes"], note in err) == ([note], False)
+    for options in ([], ["--json"]):
+        assert execute(["ask", "w.release", "count(age > 9)", *options]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "<query>:1:7: error: no row can meet age > 9, so its count is always 0" in err
+
+
+def test_compile_prints_the_notes_of_the_workload(folder: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "w.q").write_text('schema { a : integer 0..9 other "?" }\nworkload { count(a != 1); prefix(a) }')
+    err = good(capsys, "compile", "w.q")[1]
+    assert "w.q:2:18: note: a != 1 also counts the rows where 'a' is \"?\"" in err
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
