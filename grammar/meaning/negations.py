@@ -1,7 +1,8 @@
 """The cells of ``other`` that a condition holds on for the only reason that something is negated.
 
 ``a != 1`` and ``not a = 1`` are complements: they count the rows in the cell of ``other`` too. That is right for sets
-of rows and easily overlooked, so that a note says it.
+of rows and easily overlooked, so that a note says it. Where the three-valued logic of SQL would leave a row out, with
+null for ``other``, there is a note.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def has_negation(root: syntax.Predicate) -> bool:
 def negated_others(
     root: syntax.Predicate, attributes: Sequence[Attribute], tables: Tables, holds: BoolArray
 ) -> list[Attribute]:
-    """Return the attributes whose ``other`` cell is counted because of a negation alone.
+    """Return the attributes whose ``other`` cell is counted because of a negation alone, if possible each by itself.
 
     Args:
       root: the predicate.
@@ -51,7 +52,8 @@ def negated_others(
         return []
     positive, _ = fold(root, partial(_combine, tables, _known(attributes)))
     surprising = holds & ~positive
-    return [attributes[i] for i in with_other if surprising[_only_other(i, attributes)].any()]
+    alone = [attributes[i] for i in with_other if surprising[_only_other(i, attributes)].any()]
+    return alone or [attributes[i] for i in with_other if surprising.take(-1, axis=i).any()]
 
 
 def _only_other(axis: int, attributes: Sequence[Attribute]) -> tuple[slice, ...]:
