@@ -34,6 +34,9 @@ TABLE_EFFORT, JOIN_EFFORT, FACTOR_EFFORT = 4, 1, 20
 NEGATION_EFFORT = 3
 """Times that work where something is negated: both sides of each condition are combined once more for the notes."""
 
+NULLS = ("null", "na", "nan", "none", "missing")
+"""Words of other languages for a missing value."""
+
 MOST_AXES = 32
 """Attributes of one group; NumPy's arrays have no more axes."""
 
@@ -108,11 +111,24 @@ def _refuse_bare_label(leaf: syntax.Predicate, scope: Scope) -> None:
         if attribute.text not in scope.schema or label.text in scope.schema or label.text in scope.broken:
             continue
         declared = scope.schema[attribute.text]
-        if isinstance(declared.domain, CategoryDomain) or declared.policy.other == label.text:
-            hint = f"write {string_text(label.text)}"
-            scope.findings.fail(
-                f"{label.text!r} is not an attribute; a label is written in double quotes", label.at, hint
-            )
+        hint = _quoted_label(label.text, declared)
+        if hint:
+            message = f"{label.text!r} is not an attribute; a label is written in double quotes"
+            scope.findings.fail(message, label.at, hint)
+
+
+def _quoted_label(word: str, attribute: Attribute) -> str:
+    """Return what to write for a word without quotes where a label belongs; "" if no label can be meant."""
+    other = attribute.policy.other
+    labels = [v for v in (*attribute.domain_labels, other) if isinstance(v, str)]
+    meant = next((v for v in labels if v == word), None) or next(
+        (v for v in labels if v.casefold() == word.casefold()), None
+    )
+    if meant is None and other is not None and word.casefold() in NULLS:
+        return f"nulls count as {string_text(other)}; write that"
+    if meant is None and not isinstance(attribute.domain, CategoryDomain):
+        return ""
+    return f"write {string_text(word if meant is None else meant)}"
 
 
 def _attributes(group: Sequence[syntax.Predicate], scope: Scope) -> list[Attribute]:

@@ -11,7 +11,7 @@ class Advice:
 
     Attributes:
       message: ``{found}`` stands for the offending token.
-      hint: ``{words}`` stands for the words around it, from the one before.
+      hint: ``{words}`` stands for the words around it, from the one before; ``{these}`` for those from itself on.
     """
 
     message: str
@@ -112,6 +112,9 @@ SCHEMA = {
         "':' is missing between the attribute's name and its domain",
         "write name : integer 0..9; a name of several words goes in backquotes: `{words}`",
     ): _schema("a b : integer 0..9", "a b"),
+    Advice("an attribute has a statement of its own", "write a : integer 0..9; b : integer 0..9"): _schema(
+        "a, b : integer 0..9", "a, b"
+    ),
     Advice("'=' does not declare", "write ':' between a name and its definition"): (
         *_schema("a = integer 0..9"),
         "workload { x = total }",
@@ -181,9 +184,9 @@ SCHEMA = {
             "affine(a + b <= {1,})", "affine(a + b <= {,1})", "random(a; p = 1,)", "random(a;)", "random(a,; p = 1)"
         ),
     ),
-    Advice("a text label is written in double quotes", 'write category {"no", "yes"} or in {"no", "yes"}'): (
+    Advice("a text label is written in double quotes", 'did you mean "{these}"?'): (
         *_schema("a : category {yes, no}", 'a : category {"x", no}', "a : category {`x`}"),
-        *_workload("count(a in {yes})", 'count(a in {"x", yes})'),
+        *_workload("count(a in {yes})", 'count(a in {"x", yes})', "count(a in {`x`})"),
     ),
     Advice("'other' takes the label of its cell in double quotes", 'write other "unknown"'): (
         *_schema("a : integer 0..9 other unknown", "a : integer 0..9 other", "a : integer 0..9 other clip"),
@@ -598,16 +601,23 @@ QUERIES: dict[Advice, tuple[str, ...]] = {
         *(
             f"{first}{rest}"
             for first in ("total", "prefix(a)", "total * total", "count(a = 1)", "affine(a + b)")
-            for rest in (" total", "; total", "\ntotal")
+            for rest in (" total", "; total", "\ntotal", *(f" {start}" for start in _STARTS))
         ),
         *(
             f"{first}{rest}"
             for first in ("total", "prefix(a)", "count(a = 1)", "affine(a + b)")
-            for rest in (" weight 2", ", total", " + total", " : a", "}", " x")
+            for rest in (" weight 2", ", total", " + total", " : a", "}")
         ),
         "each 1 of all * total",
         "each 1 of all total",
         "each 1 of (a) total",
+    ),
+    Advice(
+        "{found} does not fit after a query", "conditions are joined inside the brackets: count(a = 1 and b = 2)"
+    ): tuple(
+        f"{first}{rest}"
+        for first in ("total", "prefix(a)", "count(a = 1)", "affine(a + b)")
+        for rest in (" x", " and b = 1", " or b = 1", " in 1..2")
     ),
     Advice("the query is missing", "ask for instance count(age in 18..65), or total"): ("# nothing", ";"),
 }

@@ -148,6 +148,8 @@ _CLOSE = 0.77
 
 _WORDS = re.compile(r"[^\W\d]\w*(?:[ \t]+(?!(?:and|or|not|in)\b)[^\W\d]\w*)*")
 
+_CONDITION = re.compile(r"(?:[^\W\d]\w{0,60}|`[^`\n]{1,60}`)[ \t]*(?:[=<>]|!=|in\b)[^;#\n]{0,60}")
+
 _TERMINALS = {
     "NAME": "a name",
     "QUOTED": "",
@@ -196,6 +198,7 @@ def explain_failure(failure: Failure, source: SourceText, known: Mapping[Key, Ad
     return (
         _unclosed_bracket(failure, source)
         or _wrong_character(failure)
+        or _bare_condition(failure, source)
         or _misspelt_word(failure)
         or _by_example(failure, source, known)
         or (f"unexpected {token_text(failure)}", _region(failure), expected_words(failure.expected))
@@ -261,6 +264,16 @@ def _wrong_character(failure: Failure) -> tuple[str, At, str] | None:
     shown = failure.text if failure.text.isprintable() else f"U+{ord(failure.text):04X}"
     described = f"'{shown}'" + (f" ({name})" if name and not failure.text.isascii() else "")
     return f"unexpected character {described}", failure.at, expected_words(failure.expected)
+
+
+def _bare_condition(failure: Failure, source: SourceText) -> tuple[str, At, str] | None:
+    """A condition where a factor belongs, as in ``age = 40``."""
+    if failure.kind not in ("NAME", "QUOTED") or "MARGINAL" not in failure.expected:
+        return None
+    match = _CONDITION.match(source.text, failure.at[0])
+    if match is None:
+        return None
+    return "a condition is asked inside count(...)", (failure.at[0], match.end()), f"write count({match[0].rstrip()})"
 
 
 def _misspelt_word(failure: Failure) -> tuple[str, At, str] | None:
@@ -335,11 +348,12 @@ def _by_example(failure: Failure, source: SourceText, known: Mapping[Key, Advice
     if "{words}" in advice.hint and failure.previous is not None and failure.previous[1] in RESERVED:
         # A name was expected where the text has a word such as "and".
         return "one side of the comparison is missing", failure.previous_at, "write a = 1"
-    hint = advice.hint.replace("{words}", _words(failure, source))
+    hint = advice.hint.replace("{words}", _words(failure, source, failure.previous_at[0]))
+    hint = hint.replace("{these}", _words(failure, source, failure.at[0]))
     return advice.message.replace("{found}", token_text(failure)), _region(failure), hint
 
 
-def _words(failure: Failure, source: SourceText) -> str:
-    """The words of the line from the one before the failure on, up to a keyword or a mark."""
-    match = _WORDS.match(source.text, failure.previous_at[0])
-    return match[0][:60] if match else failure.text[:60]
+def _words(failure: Failure, source: SourceText, start: int) -> str:
+    """The words of the line from an offset on, up to a keyword or a mark."""
+    match = _WORDS.match(source.text, start)
+    return match[0][:60] if match else failure.text[:60].strip("`")

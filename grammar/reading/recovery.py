@@ -22,12 +22,18 @@ LONGEST_STATEMENT = 2000
 
 
 def declared_names(text: str, start: int, end: int) -> set[str]:
-    """Return the first word of a statement that cannot be read, and the words before a colon in it."""
+    """Return the names that a statement which cannot be read may declare.
+
+    These are its first word, the words before a colon, and all that comes before the first colon: a name without its
+    backquotes, as in ``hours per week : integer 0..99``.
+    """
     end = min(end, start + LONGEST_STATEMENT)
     # Words first, then the colon: one pattern for both would take quadratic time on a long word.
     words = [match for match in _WORD.finditer(text, start, end) if _COLON.match(text, match.end(), end)]
     first = _WORD.match(text, start, end)
-    return {read_name(match[0]) for match in (first, *words) if match}
+    colon = text.find(":", start, end)
+    whole = {text[start:colon].strip().strip('"')} if colon >= 0 else set()
+    return {read_name(match[0]) for match in (first, *words) if match} | whole
 
 
 def begins_statement(text: str, line_start: int, statement: int) -> bool:

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from qcompile.errors import WorkloadError
-from qcompile.grammar import check, parse
-from qcompile.grammar.reading.mistakes import EXAMPLES, KEYWORDS, Advice
+from qcompile.grammar import check, check_query, parse
+from qcompile.grammar.reading.mistakes import EXAMPLES, KEYWORDS, QUERIES, Advice
 from qcompile.grammar.reading.parser import build_parser
 
 CHECKER = pathlib.Path(sys.prefix) / "ambiguity"
@@ -59,9 +59,77 @@ def test_each_example_gets_its_advice(advice: Advice) -> None:
         if "block" in pattern and "is outside" in pattern:
             assert any(pattern in message or "unknown block" in message for message, _ in spoken), example
         else:
-            start, _, end = advice.hint.partition("{words}")
+            start, _, end = advice.hint.replace("{these}", "{words}").partition("{words}")
             hints = [hint for message, hint in spoken if message.endswith(pattern)]
             assert any(hint.startswith(start) and hint.endswith(end) for hint in hints), example
+
+
+@pytest.mark.parametrize("advice", QUERIES, ids=lambda a: a.message)
+def test_each_example_of_a_query_gets_its_advice(advice: Advice) -> None:
+    schema = parse("schema { a : integer 0..9; b : integer 0..9 }\nworkload { total }").schema
+    for example in QUERIES[advice]:
+        product, (error, *others) = check_query(example, schema)
+        assert product is None
+        assert others == []
+        assert error.message.endswith(advice.message.removeprefix("{found}")), example
+        assert error.hint == advice.hint, example
+
+
+def find(schema: str, workload: str = "total") -> list[tuple[str, str]]:
+    """Messages and hints of a text."""
+    return [(d.message, d.hint) for d in check(f"schema {{ {schema} }}\nworkload {{ {workload} }}")[1]]
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("a, b : integer 0..9", "a"),
+        ("a, b : integer 0..9", "b"),
+        ("hours per week : integer 0..9", "hours per week"),
+        ("a-b : integer 0..9", "a-b"),
+        ("a.b : integer 0..9", "a.b"),
+        ('"a b" : integer 0..9', "a b"),
+        ("x : bool", "x"),
+    ],
+)
+def test_a_name_that_could_not_be_read_is_not_called_unknown(line: str, name: str) -> None:
+    assert len(find(line, f"prefix(`{name}`)")) == 1
+
+
+LABELS = 'a : integer 0..9 other "missing"; b : integer 0..9; c : category {"Very happy", "sad"} other "n/a"'
+
+
+@pytest.mark.parametrize(
+    ("condition", "hint"),
+    [
+        ("a = missing", 'write "missing"'),
+        ("a = Missing", 'write "missing"'),
+        ("a = NA", 'nulls count as "missing"; write that'),
+        ("null = c", 'nulls count as "n/a"; write that'),
+        ("c = Sad", 'write "sad"'),
+        ("c = glad", 'write "glad"'),
+        ("c in {sad, very happy}", 'did you mean "sad"?'),
+        ("c in {Very happy}", 'did you mean "Very happy"?'),
+        ("c in {`sad`}", 'did you mean "sad"?'),
+        ("c = Very happy", 'did you mean "Very happy"? Text goes in double quotes; conditions are joined with and'),
+    ],
+)
+def test_labels_without_quotes(condition: str, hint: str) -> None:
+    assert [h for _, h in find(LABELS, f"count({condition})")] == [hint]
+
+
+def test_a_word_for_null_is_unknown_where_nulls_have_no_label() -> None:
+    assert find(LABELS, "count(b = null)") == [("unknown attribute 'null'", "known: a, b, c")]
+
+
+@pytest.mark.parametrize("condition", ["a = 1", "a in 1..3", "`a` != 2", "a<=b"])
+def test_a_condition_goes_inside_count(condition: str) -> None:
+    schema = parse(f"schema {{ {LABELS} }}\nworkload {{ total }}").schema
+    product, (error,) = check_query(condition, schema)
+    assert product is None
+    assert (error.message, error.hint) == ("a condition is asked inside count(...)", f"write count({condition})")
+    assert error.span.end - error.span.start == len(condition)
+    assert find(LABELS, f"x : {condition}")[0][1].startswith(f"write count({condition}")
 
 
 def test_advice_names_what_to_write() -> None:

@@ -73,6 +73,7 @@ def refusal(query: str, schema: Schema) -> str:
         ("not a < b", "ab"),
         ('c != "lo"', "c"),
         ('not c <= "mid"', "c"),
+        ("(a != 1 or b >= 0) and (b != 1 or a >= 0)", "ab"),  # only where both are in their other cell
         ("d != 3", ""),
         ('k != 3 or c = "lo"', ""),
     ],
