@@ -44,7 +44,7 @@ def draft(data: object) -> str:
     """CONFIDENTIAL: the text of a workload file whose schema is read from the data.
 
     One attribute for each column that can be one, a comment with the reason for each other; and a small workload,
-    the tables of one and (where they are not too many) of two attributes.
+    the total and the tables of one and (where they are not too many) of two attributes.
 
     Args:
       data: a path to a .csv or .parquet file, or a table as for `qcompile.data.read`.
@@ -84,7 +84,8 @@ def _workload(sizes: Sequence[int]) -> str:
     # The pairs of n numbers, from their sum and the sum of their squares.
     pairs = (sum(sizes) ** 2 - sum(n * n for n in sizes)) // 2
     ways = "1..2" if len(sizes) > 1 and sum(sizes) + pairs <= MOST_QUERIES else "1"
-    return f"workload {{\n  tables : each {ways} of all\n}}\n"
+    # The default factor of numbers leaves the cell of `other` out: its count is the total without the last prefix.
+    return f"workload {{\n  tables : each {ways} of all\n  rows : total\n}}\n"
 
 
 def _name_problems(names: Sequence[object]) -> list[str | None]:

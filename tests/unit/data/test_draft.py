@@ -161,6 +161,20 @@ def test_the_workload_shrinks_where_pairs_would_be_too_many() -> None:
     assert drafted({"x": [1]}).families[0].text == "each 1 of all"
 
 
+def test_what_is_missing_can_be_asked() -> None:
+    """Prefixes leave the cell of ``other`` out; with the total its count follows, alone and by another attribute."""
+    data = {"x": [1, 2, None, 3, None], "y": [5, None, None, 7, 7]}
+    text = draft(data).replace(" read_from_data", "", 1)
+    release = qcompile.compile(text).run(data, qcompile.Budget(rho=1), noise="none")
+    for query, count in {
+        "total": 5,
+        'count(x = "missing")': 2,
+        'count(x = "missing" and y = "missing")': 1,
+        'count(x = "missing" and y <= 7)': 1,
+    }.items():
+        assert release.ask(query).estimate == pytest.approx(count, abs=1e-6)
+
+
 def test_hundreds_of_columns() -> None:
     workload = drafted({f"x{i}": [0, 1, 1] for i in range(60)})
     assert len(workload.schema) == 60
