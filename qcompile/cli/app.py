@@ -14,11 +14,12 @@ from typing import Any
 import typer
 
 from qcompile.cli.commands import answers, ask, check, compile_, diff, doctor, fmt, inspect_, ledger, run, schema
-from qcompile.cli.output import message
+from qcompile.cli.output import discard, message
+from qcompile.cli.parsing import Commands
 from qcompile.errors import QCompileError
 from qcompile.version import __version__
 
-app = typer.Typer(
+app = Commands(
     name="qcompile",
     help="Compile large workloads of statistical queries, and answer them under differential privacy.",
     epilog="A first workload: qcompile check FILE.q, then compile, inspect, run, answers and ask.",
@@ -75,7 +76,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         # Not command.main: it would keep interrupts and closed pipes from the handlers below.
         with command.make_context("qcompile", words) as context:
             command.invoke(context)
-        sys.stdout.flush()
+        _flush()
         return 0
     except typer.Exit as e:
         return e.exit_code
@@ -85,11 +86,19 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         message("interrupted")
         return 130
-    except BrokenPipeError:  # the reader of stdout is gone
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # stays open until the interpreter is done with it
-        return 0
+    except BrokenPipeError:  # of the parser's own output, such as a help text; or of a connection: work may be undone
+        discard("stdout")
+        return 1
     except Exception as e:  # usage errors of the parser, or a defect of the program
         return _other(e)
+
+
+def _flush() -> None:
+    """Write what stdout has buffered; a reader that is gone, as ``head`` is, has seen enough."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard("stdout")
 
 
 def _positioned(error: QCompileError) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -52,12 +52,24 @@ ALIGNED = ("estimate", "std_error", "lower", "upper")
 def message(text: str) -> None:
     """Print a line on stderr; on a terminal errors are red and warnings yellow, unless NO_COLOR is set."""
     colour = COLOURS.get(text.partition(":")[0]) if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else None
-    print(typer.style(text, fg=colour) if colour else text, file=sys.stderr, flush=True)
+    try:
+        print(typer.style(text, fg=colour) if colour else text, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        discard("stderr")
 
 
-def result(text: str) -> None:
+def result(text: str, end: str = "\n") -> None:
     """Print a result on stdout."""
-    print(text)
+    try:
+        print(text, end=end)
+    except BrokenPipeError:
+        discard("stdout")
+
+
+def discard(stream: Literal["stdout", "stderr"]) -> None:
+    """Discard all further output to a stream without a reader, so that a command still finishes its work."""
+    # The file stays open until the interpreter is done with it.
+    setattr(sys, stream, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def warn_not_private(release: Release) -> None:

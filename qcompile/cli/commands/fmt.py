@@ -28,7 +28,7 @@ def fmt(
             message(f"{file} is not in canonical form; qcompile fmt {file} rewrites it")
             raise typer.Exit(2)
     elif stdout or file == "-":
-        sys.stdout.write(formatted)
+        result(formatted, end="")
     elif formatted != text:
         with replacing(file) as temporary:
             temporary.write_text(formatted, encoding="utf-8", newline="")

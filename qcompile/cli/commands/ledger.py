@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from qcompile.cli.output import COST, DELTA, EPSILON, MU, RHO, budget_of, result
+from qcompile.cli.parsing import Commands
 from qcompile.errors import OptionError
 
 if TYPE_CHECKING:
     from qcompile.privacy.ledger.charges import Entry
     from qcompile.privacy.ledger.ledger import Ledger
 
-app = typer.Typer(help="The account of a dataset: its budget and all charges.", no_args_is_help=True)
+app = Commands(help="The account of a dataset: its budget and all charges.", no_args_is_help=True)
 
 
 @app.command("create")

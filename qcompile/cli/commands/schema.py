@@ -7,9 +7,10 @@ from pathlib import Path
 import typer
 
 from qcompile.cli.output import TABLE, message, require_target, result, source_of
+from qcompile.cli.parsing import Commands
 from qcompile.errors import OptionError
 
-app = typer.Typer(help="Write schemas.", no_args_is_help=True, rich_markup_mode=None)
+app = Commands(help="Write schemas.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()

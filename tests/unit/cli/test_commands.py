@@ -11,6 +11,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from fractions import Fraction
 
 import pyarrow.feather
 import pyarrow.parquet
@@ -296,6 +297,31 @@ def test_a_reader_that_leaves_early_is_no_error(folder: pathlib.Path, unbuffered
     with os.fdopen(sink, "wb") as closed:
         done = subprocess.run([COMMAND, "check", "w.q"], stdout=closed, stderr=subprocess.PIPE, env=environment)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("streams", [("stdout",), ("stdout", "stderr")])
+def test_a_run_whose_reader_leaves_early_is_finished(
+    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], unbuffered: str, streams: tuple[str, ...]
+) -> None:
+    good(capsys, "ledger", "create", "l.ledger", "--rho", "1")
+    source, sink = os.pipe()
+    os.close(source)
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    words = ["run", "w.q", "--data", "data.csv", "--rho", "1/2", "--ledger", "l.ledger", "--strict-values", "-o", "r"]
+    with os.fdopen(sink, "wb") as closed:
+        done = subprocess.run([COMMAND, *words], **dict.fromkeys(streams, closed), env=environment)  # type: ignore[call-overload]
+    assert done.returncode == 0
+    assert (folder / "r").exists()
+    assert Ledger("l.ledger").snapshot.spent == Fraction(1, 2)
+
+
+def test_a_help_text_without_a_reader_is_no_success() -> None:
+    source, sink = os.pipe()
+    os.close(source)
+    with os.fdopen(sink, "wb") as closed:
+        done = subprocess.run([COMMAND, "run", "--help"], stdout=closed, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_interrupt(folder: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
