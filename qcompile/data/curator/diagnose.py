@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from qcompile.data.encode.cells import code_column, compare_to_ends, fallback_code, parse_table
+from qcompile.data.encode.edges import fit_to_column
 from qcompile.data.encode.reading import Reading
 from qcompile.data.encode.units import columns_to_open, is_counted, is_kept, rank_rows, unit_ids
 from qcompile.data.recognition import recognise
@@ -171,18 +172,20 @@ def _classify_rows(source: SourceTable, schema: Schema, unit: str | None, leave_
     """Return codes (see `encode_columns`), ``counts``, ``unit`` if any, ``raw<i>``, ``null<i>``, ``clipped<i>``."""
     columns = [source.table[f"c{i}"] for i in range(len(schema))]
     beside = {f"raw{i}": column.cast("string") for i, column in enumerate(columns)}
-    beside |= {f"null{i}": _is_null(column) for i, column in enumerate(columns)}
+    beside |= {f"null{i}": _is_null(source, column) for i, column in enumerate(columns)}
     if unit is not None:
         beside["unit"] = unit_ids(source, schema, unit)
     values = parse_table(source, schema, **beside)
     codes = {f"c{i}": code_column(source, values, i, attribute) for i, attribute in enumerate(schema)}
-    clipped = {f"clipped{i}": _is_clipped(values, i, attribute) for i, attribute in enumerate(schema)}
+    fitted = [fit_to_column(attribute, source, i) for i, attribute in enumerate(schema)]
+    clipped = {f"clipped{i}": _is_clipped(values, i, attribute) for i, attribute in enumerate(fitted)}
     rows = values.select(*beside, **codes, **clipped).view()
     return rows.mutate(counts=is_counted(rows, schema, leave_out)).view()
 
 
-def _is_null(column: Any) -> Any:
-    return column.isnull() | column.isnan() if column.type().is_floating() else column.isnull()
+def _is_null(source: SourceTable, column: Any) -> Any:
+    may_be_nan = column.type().is_floating() and "IsNan" not in source.lacks
+    return column.isnull() | column.isnan() if may_be_nan else column.isnull()
 
 
 def _is_clipped(values: Any, position: int, attribute: Attribute) -> Any:

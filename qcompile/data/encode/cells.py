@@ -4,7 +4,8 @@ Two stages. `parse_column` reads a column by its declared type: a double, text, 
 values of other types. `assign_codes` maps that to the cell's number and applies the attribute's policy. Both are
 plain SQL, so that they mean the same on every engine.
 
-Numbers are read as doubles, whatever their type: domains end below 2^53, so no value can be mistaken.
+Numbers are read as doubles, whatever their type: domains end below 2^53, so no value can be mistaken. The edges of
+bins are rounded to the column's type first, see `edges`.
 
 The two codes after an attribute's last cell are signals: `refused_code(a)` for a value that no policy
 covers (an error) and `dropped_code(a)` for one that takes its row out of all counts.
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from qcompile.data.encode.edges import fit_to_column
 from qcompile.data.sources.columns import Kind, SourceTable, declared_kinds, label_kind
 from qcompile.errors import DataError
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Schema
@@ -60,14 +62,16 @@ def parse_table(source: SourceTable, schema: Schema, **beside: Any) -> Any:
     for i, attribute in enumerate(schema):
         stage |= {f"c{i}_{kind}": parse_column(source, i, kind) for kind in declared_kinds(attribute)}
     # view() keeps the stages apart: merged, each of the many comparisons would parse its text again.
-    return _join_lookups(source.table.select(**stage, **beside).view(), schema)
+    values = source.table.select(**stage, **beside).view()
+    return values if source.lacks & {"Array", "Unnest"} else _join_lookups(values, schema)
 
 
 def code_column(source: SourceTable, values: Any, position: int, attribute: Attribute) -> Any:
     """Return the codes of one attribute, over the result of `parse_table`."""
     start = f"c{position}_"
     columns = {name.removeprefix(start): values[name] for name in values.columns if name.startswith(start)}
-    return assign_codes(attribute, columns).cast(str(code_dtype(attribute)) if source.unsigned else "int64")
+    fitted = fit_to_column(attribute, source, position)
+    return assign_codes(fitted, columns).cast(str(code_dtype(attribute)) if source.unsigned else "int64")
 
 
 def _join_lookups(values: Any, schema: Schema) -> Any:
@@ -150,15 +154,7 @@ def parse_column(source: SourceTable, position: int, kind: Kind) -> Any:
         return _parse_text(column, kind)
     if source.kinds[position] == "null":
         return ibis.null({"number": "float64", "text": "string", "flag": "boolean"}[kind])
-    return as_double(column) if kind == "number" else column
-
-
-def as_double(column: Any) -> Any:
-    """Return numbers as doubles, null for not-a-number. Not all engines can test whole numbers for it."""
-    import ibis
-
-    double = column.cast("float64")
-    return double if column.type().is_integer() else ibis.ifelse(double.isnan(), None, double)
+    return source.double(position) if kind == "number" else column
 
 
 def _parse_text(column: Any, kind: Kind) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from qcompile.data.encode.cells import as_double, encode_columns, parse_column
+from qcompile.data.encode.cells import encode_columns, parse_column
 from qcompile.data.encode.reading import Reading
 from qcompile.data.encode.units import is_kept, rank_rows, unit_ids
 from qcompile.data.sources.columns import SourceTable
@@ -40,8 +40,7 @@ def _weight(source: SourceTable, schema: Schema, name: str) -> Any:
     position = len(schema)
     if source.kinds is None or source.kinds[position] == "null":
         return parse_column(source, position, "number")
-    column = source.table[f"c{position}"]
     if source.kinds[position] != "number":
-        kind = column.type()
+        kind = source.table[f"c{position}"].type()
         raise DataError(f"column {name!r} holds the counts, but is of type {kind}; convert it to whole numbers")
-    return as_double(column)
+    return source.double(position)

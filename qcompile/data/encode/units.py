@@ -64,7 +64,7 @@ def unit_ids(source: SourceTable, schema: Schema, unit: str) -> Any:
     if source.kinds is not None and source.kinds[position] == "null":
         return ibis.null("string")
     if column.type().is_floating():  # as a DataFrame stores whole numbers with a null among them
-        return _floating_ids(column)
+        return _floating_ids(source, position)
     if not (column.type().is_string() or column.type().is_integer() or column.type().is_uuid()):
         raise DataError(
             f"column {unit!r} names the privacy unit, but is of type {column.type()}; ids are text or numbers: convert "
@@ -73,17 +73,16 @@ def unit_ids(source: SourceTable, schema: Schema, unit: str) -> Any:
     return column.cast("string").nullif("")
 
 
-def _floating_ids(column: Any) -> Any:
+def _floating_ids(source: SourceTable, position: int) -> Any:
     """Return ids of floating numbers: 7.0 is the unit 7, NaN is no id, other numbers are taken as they are."""
     import ibis
 
-    number = column.cast("float64")
+    number = source.double(position)
     small = number.abs() < EXACT
     is_whole = small & (number.floor() == number)
     # Not all engines evaluate the branch that is taken only, and the cast of a large number is an error.
     nearest = ibis.ifelse(small, number, 0).cast("int64")
-    text = ibis.ifelse(is_whole, nearest.cast("string"), number.cast("string"))
-    return ibis.ifelse(number.isnan(), None, text)
+    return ibis.ifelse(is_whole, nearest.cast("string"), number.cast("string"))
 
 
 def is_counted(codes: Any, schema: Schema, leave_out: bool = False) -> Any:

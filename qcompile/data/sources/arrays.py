@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qcompile.data.sources.columns import SourceTable, locate, require_types
+from qcompile.data.sources.columns import SourceTable, find_halves, locate, require_types
 from qcompile.data.sources.engine_errors import call_engine
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
@@ -45,7 +45,8 @@ def _in_memory(arrays: list[Any], schema: Schema) -> SourceTable:
     def explain(_: str) -> str:
         return "the data could not be read; convert its columns to plain numbers, text or true/false"
 
-    return SourceTable(call_engine(lambda: ibis.memtable(pa.table(columns)), explain), kinds, explain)
+    table = call_engine(lambda: ibis.memtable(pa.table(columns)), explain)
+    return SourceTable(table, kinds, explain, halves=find_halves([array.type for array in arrays]))
 
 
 def _read_column(name: str, column: Callable[[int], Any], position: int) -> Any:
@@ -104,8 +105,14 @@ def _engine_type(array: Any) -> Any:
     """Replace types that DuckDB cannot take from Arrow by types of at least the accuracy of a double."""
     import pyarrow as pa
 
+    if pa.types.is_dictionary(array.type) and not _is_taken(array.type.value_type):
+        array = array.cast(array.type.value_type)
     if pa.types.is_null(array.type):
         return array.cast(pa.int8())
-    if pa.types.is_float16(array.type) or pa.types.is_decimal256(array.type):
-        return array.cast(pa.float64())
-    return array
+    return array if _is_taken(array.type) else array.cast(pa.float64())
+
+
+def _is_taken(type_: Any) -> bool:
+    import pyarrow as pa
+
+    return not (pa.types.is_float16(type_) or pa.types.is_decimal256(type_))

@@ -18,6 +18,9 @@ KIND_WORDS: dict[Kind, str] = {"number": "numbers", "text": "text", "flag": "tru
 MAX_COLUMNS = 10_000
 """Columns of a file, used or not. DuckDB takes 5 s for so many, and three times as many take five times as long."""
 
+OPTIONAL = ("Array", "IsNan", "Unnest")
+"""Operations of Ibis that not all engines have. Those without `IsNan` have no not-a-number."""
+
 
 @dataclass(frozen=True)
 class AnyColumn(Attribute):
@@ -47,12 +50,42 @@ class SourceTable:
       kinds: of each column; None when all are text still to be parsed (CSV).
       explain: rewords an error of the engine so that no value of the data is quoted.
       unsigned: True if the engine has unsigned integers.
+      halves: positions of the columns of 16-bit floating numbers, which the table has as wider ones.
+      loose: True if a column may hold values of other types than its own, as in SQLite.
+      lacks: names of the operations of Ibis that the engine has not, of `OPTIONAL`.
     """
 
     table: Any
     kinds: tuple[Kind, ...] | None
     explain: Callable[[str], str]
     unsigned: bool = True
+    halves: frozenset[int] = frozenset()
+    loose: bool = False
+    lacks: frozenset[str] = frozenset()
+
+    def double(self, position: int) -> Any:
+        """Return a column of numbers as doubles, null for not-a-number and for values of other types."""
+        import ibis
+
+        column = self.table[f"c{position}"]
+        double = column.cast("float64")
+        if not (column.type().is_integer() or "IsNan" in self.lacks):
+            double = ibis.ifelse(double.isnan(), None, double)
+        return ibis.ifelse(column.typeof().isin(["integer", "real"]), double, None) if self.loose else double
+
+    def float_type(self, position: int) -> Literal["float16", "float32"] | None:
+        """Return the type of a column of floating numbers that are narrower than doubles; None for all others."""
+        if position in self.halves:
+            return "float16"
+        return "float32" if self.table[f"c{position}"].type().is_float32() else None
+
+
+def find_halves(types: Sequence[Any]) -> frozenset[int]:
+    """Return the positions of the columns of 16-bit floating numbers among Arrow types."""
+    import pyarrow as pa
+
+    plain = [t.value_type if pa.types.is_dictionary(t) else t for t in types]
+    return frozenset(i for i, type_ in enumerate(plain) if pa.types.is_float16(type_))
 
 
 def locate(schema: Schema, names: Sequence[object], where: str) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from qcompile.data.sources.columns import SourceTable, ibis_kind, locate, require_types, select_columns
+from qcompile.data.sources.columns import OPTIONAL, SourceTable, ibis_kind, locate, require_types, select_columns
 from qcompile.data.sources.engine_errors import call_engine
 from qcompile.queries.schema import Schema
 
@@ -32,7 +32,20 @@ def open_ibis_table(table: Any, columns: Schema, connection: Any, where: str) ->
     named = select_columns(table, positions)
     if connection.name == "postgres":
         named = named.select(**{f"c{i}": _simplify(named[f"c{i}"]) for i in range(len(types))})
-    return SourceTable(named, kinds, explain, unsigned=connection.name == "duckdb")
+    return SourceTable(
+        named,
+        kinds,
+        explain,
+        unsigned=connection.name == "duckdb",
+        loose=connection.name == "sqlite",
+        lacks=_find_lacks(connection),
+    )
+
+
+def _find_lacks(connection: Any) -> frozenset[str]:
+    import ibis.expr.operations as operations
+
+    return frozenset(name for name in OPTIONAL if not connection.has_operation(getattr(operations, name)))
 
 
 def _simplify(column: Any) -> Any:

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qcompile.data.sources.columns import SourceTable, locate, require_column_limit, require_types, select_columns
+from qcompile.data.sources.columns import (
+    SourceTable,
+    find_halves,
+    locate,
+    require_column_limit,
+    require_types,
+    select_columns,
+)
 from qcompile.data.sources.engine_errors import call_engine
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
@@ -25,13 +32,14 @@ def open_parquet(paths: Sequence[Path], schema: Schema, connection: Any) -> Sour
     """
     fields = read_common_fields(paths)
     positions = locate(schema, fields.names, str(paths[0]))
-    kinds = require_types(schema, [fields.field(i).type for i in positions])
+    types = [fields.field(i).type for i in positions]
+    kinds = require_types(schema, types)
     damaged = damage_message(paths)
     table = call_engine(
         lambda: connection.read_parquet([glob.escape(str(p.absolute())) for p in paths], hive_partitioning=False),
         lambda _: damaged,
     )
-    return SourceTable(select_columns(table, positions), kinds, lambda _: damaged)
+    return SourceTable(select_columns(table, positions), kinds, lambda _: damaged, halves=find_halves(types))
 
 
 def _first_difference(one: Any, other: Any) -> str:

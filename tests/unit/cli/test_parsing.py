@@ -30,6 +30,9 @@ OPTIONS = [
 ]
 
 
+DATA = typer.Option([], "--data")
+
+
 def test_all_commands_are_walked() -> None:
     assert {(("run",), "--unit"), (("ledger", "create"), "--rho"), (("schema", "draft"), "-o")} <= set(OPTIONS)
     assert len({words for words, _ in OPTIONS}) > 6
@@ -58,7 +61,7 @@ def test_lists_counters_and_flags_may_be_repeated(capsys: pytest.CaptureFixture[
 
     @group.command()
     def show(
-        data: list[str] = typer.Option([], "--data"),
+        data: list[str] = DATA,
         loud: int = typer.Option(0, "-l", count=True),
         quick: bool = typer.Option(False, "--quick"),
     ) -> None:
