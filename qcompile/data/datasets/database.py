@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, final
-from urllib.parse import urlsplit
 
 from qcompile.data.choose_engine import Place
 from qcompile.data.datasets.dataset import TableDataset, existing_files
 from qcompile.data.datasets.opened import ConnectedTable
 from qcompile.data.sources.duckdb import connect_duckdb
+from qcompile.data.sources.duckdb_columns import describe_relation, explain_relation, open_duckdb_relation, quote_name
 from qcompile.data.sources.engine_errors import call_engine
 from qcompile.data.sources.file_formats import DATABASES, FILES, SUFFIXES
 from qcompile.data.sources.ibis_columns import open_ibis_table
@@ -75,6 +77,11 @@ class Database(TableDataset):
         return redact_url(self.url)
 
     @property
+    def relation(self) -> str:
+        """The table as SQL of DuckDB names it."""
+        return ".".join(quote_name(name) for name in (self.schema, self.table) if name is not None)
+
+    @property
     def place(self) -> Place:
         """In a DuckDB file or on a server; see `Dataset.place`."""
         return "duckdb" if self.backend == "duckdb" else "server"
@@ -97,8 +104,12 @@ class Database(TableDataset):
 
     def columns(self) -> list[object]:
         """Return the names of all columns; see `Dataset.columns`."""
-        with connect_database(self, None, None) as (_, table):
-            return list(table.columns)
+        with _connect(self, None, None) as connection:
+            found = find_table(connection, self)
+            if self.backend == "duckdb":
+                relation, explain = found.relation, partial(explain_relation, self.address)
+                return [name for name, _ in call_engine(lambda: describe_relation(connection, relation), explain)]
+            return list(_ibis_table(connection, found).columns)
 
     def files(self) -> list[Path]:
         """Return the file of a DuckDB database, if it is there; none of a server."""
@@ -106,8 +117,13 @@ class Database(TableDataset):
 
     @contextmanager
     def _connect(self, columns: Schema, engine: str, memory: int, workers: int | None) -> Iterator[ConnectedTable]:
-        with connect_database(self, memory, workers) as (connection, table):
-            yield ConnectedTable(engine, connection, open_ibis_table(table, columns, connection, self.address))
+        with _connect(self, memory, workers) as connection:
+            found = find_table(connection, self)
+            if self.backend == "duckdb":
+                source = open_duckdb_relation(found.relation, columns, connection, self.address)
+            else:
+                source = open_ibis_table(_ibis_table(connection, found), columns, connection, self.address)
+            yield ConnectedTable(engine, connection, source)
 
 
 def duckdb_path(database: Database) -> Path:
@@ -115,22 +131,34 @@ def duckdb_path(database: Database) -> Path:
     return Path(str(database.url).removeprefix("duckdb://"))
 
 
+CERTAIN_URL = re.compile(
+    r"(?P<start>[A-Za-z][A-Za-z0-9+.-]*://)"
+    r"((?P<user>[\w.%+-]*)(:[^:/?#@\s]*)?@)?"
+    r"(?P<rest>([\w.-]+|\[[0-9A-Fa-f:.]+\])?(:[0-9]*)?(/[^:?#@=]*)?)"
+    r"(\?[^@]*)?"
+)
+"""URLs of which each part has one reading only: no sign that separates parts is within a part."""
+
+
 def redact_url(url: str) -> str:
-    """Return a URL without its password and its options, which may be secret."""
-    if "://" not in str(url):
-        return str(url) if "=" not in str(url) else "the address"
-    try:
-        parts = urlsplit(str(url))
-        port = "" if parts.port is None else f":{parts.port}"
-    except ValueError:  # no number where the port should be, which may be a part of the password
-        return f"{str(url).partition('://')[0]}://..."
-    user = f"{parts.username}@" if parts.username else ""
-    return f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}"
+    """Return a URL without its password and its options, which may be secret.
+
+    Where the parts are not certain, no more than the scheme is left.
+    """
+    text = str(url)
+    certain = CERTAIN_URL.fullmatch(text)
+    if certain:
+        user = f"{certain['user']}@" if certain["user"] else ""
+        return f"{certain['start']}{user}{certain['rest']}"
+    scheme, colon, _ = text.partition(":")
+    if "://" in text or (colon and scheme.lower() in POSTGRES):
+        return f"{scheme}://..."
+    is_file = Path(text).suffix.lower() in DATABASES and not (":" in text and "@" in text)
+    return text if "=" not in text and (is_file or not re.search("[:@]", text)) else "the address"
 
 
-@contextmanager
-def connect_database(database: Database, memory: int | None, workers: int | None) -> Iterator[tuple[Any, Any]]:
-    """An Ibis connection that cannot write, and the table.
+def _connect(database: Database, memory: int | None, workers: int | None) -> AbstractContextManager[Any]:
+    """An Ibis connection that cannot write.
 
     On PostgreSQL, everything happens in one transaction: all queries see the same rows, whoever writes meanwhile.
 
@@ -141,11 +169,9 @@ def connect_database(database: Database, memory: int | None, workers: int | None
 
     Raises:
       OptionError: this kind of database cannot be opened.
-      DataError: there is no such database or table.
+      DataError: there is no such database.
     """
-    opening = _postgres(database) if database.backend == "postgres" else _duckdb(database, memory, workers)
-    with opening as connection:
-        yield connection, _table(connection, database)
+    return _postgres(database) if database.backend == "postgres" else _duckdb(database, memory, workers)
 
 
 @contextmanager
@@ -154,6 +180,8 @@ def _duckdb(database: Database, memory: int | None, workers: int | None) -> Iter
     if place_on_disk(path) != "file":
         raise DataError(f"{path}: no such file")
     with connect_duckdb(memory, workers, path) as connection:
+        # A view could read other files, which nobody named and which may change, or never end.
+        connection.raw_sql("SET enable_external_access = false")
         yield connection
 
 
@@ -191,18 +219,27 @@ def _session(url: str) -> Any:
     return session
 
 
-def _table(connection: Any, database: Database) -> Any:
+def find_table(connection: Any, database: Database) -> Database:
+    """Return the table by its own name and that of its schema.
+
+    Raises:
+      DataError: there is none.
+    """
     names = call_engine(
         lambda: _tables(connection, database.schema),
         lambda _: f"cannot list the tables of {database.address}; check the schema {database.schema!r}",
     )
-    if database.table not in names and database.schema is None and "." in str(database.table):
+    if database.table in names:
+        return database
+    if database.schema is None and "." in str(database.table):
         schema, _, name = str(database.table).partition(".")
-        return _table(connection, replace(database, table=name, schema=schema))
-    if database.table not in names:
-        hint = did_you_mean(str(database.table), names)
-        missing = f"no table {database.table!r}" if database.table else "no table was named"
-        raise DataError(f"{database.address}: {missing}" + (f"; {hint}" if hint else "; it has none that can be seen"))
+        return find_table(connection, replace(database, table=name, schema=schema))
+    hint = did_you_mean(str(database.table), names)
+    missing = f"no table {database.table!r}" if database.table else "no table was named"
+    raise DataError(f"{database.address}: {missing}" + (f"; {hint}" if hint else "; it has none that can be seen"))
+
+
+def _ibis_table(connection: Any, database: Database) -> Any:
     return call_engine(
         lambda: connection.table(database.table, database=database.schema),
         lambda _: f"{database.address}: the table {database.table!r} cannot be opened",

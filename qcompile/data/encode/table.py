@@ -41,6 +41,6 @@ def _weight(source: SourceTable, schema: Schema, name: str) -> Any:
     if source.kinds is None or source.kinds[position] == "null":
         return parse_column(source, position, "number")
     if source.kinds[position] != "number":
-        kind = source.table[f"c{position}"].type()
+        kind = source.type_name(position)
         raise DataError(f"column {name!r} holds the counts, but is of type {kind}; convert it to whole numbers")
     return source.double(position)

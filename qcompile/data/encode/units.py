@@ -65,10 +65,11 @@ def unit_ids(source: SourceTable, schema: Schema, unit: str) -> Any:
         return ibis.null("string")
     if column.type().is_floating():  # as a DataFrame stores whole numbers with a null among them
         return _floating_ids(source, position)
-    if not (column.type().is_string() or column.type().is_integer() or column.type().is_uuid()):
+    is_odd = source.kinds is not None and source.kinds[position] == "other"
+    if not (column.type().is_string() or column.type().is_uuid() or (column.type().is_integer() and not is_odd)):
         raise DataError(
-            f"column {unit!r} names the privacy unit, but is of type {column.type()}; ids are text or numbers: convert "
-            "the column"
+            f"column {unit!r} names the privacy unit, but is of type {source.type_name(position)}; ids are text or "
+            "numbers: convert the column"
         )
     return column.cast("string").nullif("")
 

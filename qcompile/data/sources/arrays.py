@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from qcompile.data.sources.columns import SourceTable, find_halves, locate, require_types
+from qcompile.data.sources.columns import SourceTable, find_halves, locate, require_types, type_text
 from qcompile.data.sources.engine_errors import call_engine
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
@@ -39,14 +40,18 @@ def _in_memory(arrays: list[Any], schema: Schema) -> SourceTable:
     import ibis
     import pyarrow as pa
 
-    kinds = require_types(schema, [array.type for array in arrays])
-    columns = {f"c{i}": _engine_type(array) for i, array in enumerate(arrays)}
+    types = [array.type for array in arrays]
+    kinds = require_types(schema, types)
+    columns = {
+        f"c{i}": _other_type(array) if kind == "other" else _engine_type(array)
+        for i, (kind, array) in enumerate(zip(kinds, arrays, strict=True))
+    }
 
     def explain(_: str) -> str:
         return "the data could not be read; convert its columns to plain numbers, text or true/false"
 
     table = call_engine(lambda: ibis.memtable(pa.table(columns)), explain)
-    return SourceTable(table, kinds, explain, halves=find_halves([array.type for array in arrays]))
+    return SourceTable(table, kinds, explain, types=tuple(map(type_text, types)), halves=find_halves(types))
 
 
 def _read_column(name: str, column: Callable[[int], Any], position: int) -> Any:
@@ -110,6 +115,29 @@ def _engine_type(array: Any) -> Any:
     if pa.types.is_null(array.type):
         return array.cast(pa.int8())
     return array if _is_taken(array.type) else array.cast(pa.float64())
+
+
+def _other_type(array: Any) -> Any:
+    """Replace a column that is neither numbers nor text: UUIDs by their text, all others by null, and 0 elsewhere."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if getattr(array.type, "extension_name", "") == "arrow.uuid":
+        pieces = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        return pa.chunked_array([_uuid_texts(piece.storage) for piece in pieces], pa.string())
+    return pc.if_else(pc.is_null(array), pa.scalar(None, pa.int8()), pa.scalar(0, pa.int8()))
+
+
+def _uuid_texts(storage: Any) -> Any:
+    """Return the text of UUIDs, as DuckDB writes it, from an Arrow array of their 16 bytes."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    whole = pc.fill_null(storage, pa.scalar(bytes(16), storage.type))
+    digits = b"".join(whole.to_pylist()).hex()
+    ends = (0, 8, 12, 16, 20, 32)
+    texts = ["-".join(digits[i + a : i + b] for a, b in itertools.pairwise(ends)) for i in range(0, len(digits), 32)]
+    return pc.if_else(storage.is_valid(), pa.array(texts, pa.string()), pa.scalar(None, pa.string()))
 
 
 def _is_taken(type_: Any) -> bool:

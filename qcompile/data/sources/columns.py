@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -49,6 +50,7 @@ class SourceTable:
       table: Ibis table with columns ``c0, c1, ...`` in schema order.
       kinds: of each column; None when all are text still to be parsed (CSV).
       explain: rewords an error of the engine so that no value of the data is quoted.
+      types: names of the columns' types for messages, where they are not those of the table.
       unsigned: True if the engine has unsigned integers.
       halves: positions of the columns of 16-bit floating numbers, which the table has as wider ones.
       loose: True if a column may hold values of other types than its own, as in SQLite.
@@ -58,6 +60,7 @@ class SourceTable:
     table: Any
     kinds: tuple[Kind, ...] | None
     explain: Callable[[str], str]
+    types: tuple[str, ...] = ()
     unsigned: bool = True
     halves: frozenset[int] = frozenset()
     loose: bool = False
@@ -72,6 +75,10 @@ class SourceTable:
         if not (column.type().is_integer() or "IsNan" in self.lacks):
             double = ibis.ifelse(double.isnan(), None, double)
         return ibis.ifelse(column.typeof().isin(["integer", "real"]), double, None) if self.loose else double
+
+    def type_name(self, position: int) -> str:
+        """Return the name of a column's type for messages."""
+        return self.types[position] if self.types else type_text(self.table[f"c{position}"].type())
 
     def float_type(self, position: int) -> Literal["float16", "float32"] | None:
         """Return the type of a column of floating numbers that are narrower than doubles; None for all others."""
@@ -152,7 +159,7 @@ def _fit(attribute: Attribute, type_: Any, kind: Kind | None) -> Kind:
         return kind
     words = " and ".join(sorted(KIND_WORDS[k] for k in needed))
     raise DataError(
-        f"attribute {attribute.name!r}: the column is of type {type_}, but the schema declares {words}; "
+        f"attribute {attribute.name!r}: the column is of type {type_text(type_)}, but the schema declares {words}; "
         + _remedy(attribute, kind, needed)
     )
 
@@ -184,7 +191,9 @@ def arrow_kind(type_: Any) -> Kind | None:
 
 
 def ibis_kind(dtype: Any) -> Kind | None:
-    """Return the kind of an Ibis type; None for types that cannot be matched."""
+    """Return the kind of an Ibis type; None for types that cannot be matched, and for the name of another type."""
+    if isinstance(dtype, str):
+        return None
     if dtype.is_boolean():
         return "flag"
     if dtype.is_integer() or dtype.is_floating() or dtype.is_decimal():
@@ -192,6 +201,22 @@ def ibis_kind(dtype: Any) -> Kind | None:
     if dtype.is_string():
         return "text"
     return "null" if dtype.is_null() else None
+
+
+def type_text(type_: Any) -> str:
+    """Return the name of an Arrow or Ibis type for messages.
+
+    Without the fields of structs and unions, which are data where a library has made them of the keys of dicts.
+    """
+    value_type = getattr(type_, "value_type", None)
+    text = str(type_).lstrip("!")
+    if text.startswith("dictionary<"):
+        return f"dictionary of {type_text(value_type)}"
+    if text.startswith("unknown"):
+        return "unknown"
+    if getattr(type_, "extension_name", "") == "arrow.uuid":
+        return "uuid"
+    return re.split("<", text, maxsplit=1)[0] if "<" in text else text
 
 
 def require_column_limit(where: object, columns: int) -> None:

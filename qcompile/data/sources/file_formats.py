@@ -51,7 +51,7 @@ def find_files(named: PathLike | tuple[PathLike, ...]) -> list[Path]:
 def _require_no_address(path: str | Path) -> None:
     """Refuse the address of a database without a table; it may hold a password, so it is not repeated."""
     # A Path has one stroke left of two.
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/|.*passw", str(path)):
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/|.*passw|.*:.*@", str(path)):
         raise DataError(
             "the data is the address of a database, but no table in it is named; add --table NAME, or pass "
             "Database(url, table)"

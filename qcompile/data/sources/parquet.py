@@ -13,8 +13,9 @@ from qcompile.data.sources.columns import (
     locate,
     require_column_limit,
     require_types,
-    select_columns,
+    type_text,
 )
+from qcompile.data.sources.duckdb_columns import describe_relation, quote_text, select_positions
 from qcompile.data.sources.engine_errors import call_engine
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
@@ -35,11 +36,16 @@ def open_parquet(paths: Sequence[Path], schema: Schema, connection: Any) -> Sour
     types = [fields.field(i).type for i in positions]
     kinds = require_types(schema, types)
     damaged = damage_message(paths)
-    table = call_engine(
-        lambda: connection.read_parquet([glob.escape(str(p.absolute())) for p in paths], hive_partitioning=False),
-        lambda _: damaged,
-    )
-    return SourceTable(select_columns(table, positions), kinds, lambda _: damaged, halves=find_halves(types))
+    listed = ", ".join(quote_text(glob.escape(str(path.absolute()))) for path in paths)
+    relation = f"read_parquet([{listed}], hive_partitioning = false)"
+
+    def select() -> Any:
+        columns = describe_relation(connection, relation)
+        return select_positions(connection, relation, columns, positions)
+
+    table = call_engine(select, lambda _: damaged)
+    names = tuple(map(type_text, types))
+    return SourceTable(table, kinds, lambda _: damaged, types=names, halves=find_halves(types))
 
 
 def _first_difference(one: Any, other: Any) -> str:

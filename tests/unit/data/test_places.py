@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qcompile.data import Database, Reading, preflight
 from qcompile.data.curator.diagnose import diagnose
@@ -193,11 +195,45 @@ def test_a_database_file_is_only_read(tmp_path: pathlib.Path) -> None:
         ("postgresql://me:sec:ret@host:port/x", "postgresql://..."),
         ("postgresql:///people", "postgresql:///people"),
         ("people.duckdb", "people.duckdb"),
+        ("/home/me@host/a:b/people.duckdb", "the address"),
+        ("C:\\data\\people.duckdb", "C:\\data\\people.duckdb"),
+        ("/home/me@host/people.duckdb", "/home/me@host/people.duckdb"),
+        ("duckdb:///data/people.duckdb", "duckdb:///data/people.duckdb"),
+        ("postgresql://me:12/secret@host/db", "postgresql://..."),
+        ("postgresql://me:12?secret=1@host/db", "postgresql://..."),
+        ("postgresql://me:12#secret@host/db", "postgresql://..."),
+        ("postgresql://me:s@secret@host/db", "postgresql://..."),
+        ("postgresql://host/db?password=secret@1", "postgresql://..."),
+        ("postgresql://host/db?password=secret", "postgresql://host/db"),
+        ("postgresql://me:secret@[::1]:5432/db", "postgresql://me@[::1]:5432/db"),
+        ("postgresql://me%40uni:secret@host", "postgresql://me%40uni@host"),
+        ("postgresql://me:secret", "postgresql://..."),
+        ("postgres:/me:secret@host/db", "postgres://..."),
+        ("postgresql:me:secret@h/db", "postgresql://..."),
+        ("me:secret@host/db", "the address"),
+        ("secret@host", "the address"),
+        ("host=h password=secret", "the address"),
+        ("me:secret@host/db.db", "the address"),
     ],
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
     assert redact_url(url) == shown
     assert "secret" not in repr(Database(url, "t"))
+
+
+@given(st.text("ab12:/@?#=.%& ", min_size=1, max_size=12))
+def test_no_password_is_shown_whatever_its_signs(signs: str) -> None:
+    secret = f"Q{signs}Q"
+    for url in (f"postgresql://me:{secret}@host:5432/db", f"postgres:/me:{secret}@host/db", f"me:{secret}@host/db"):
+        shown = redact_url(url)
+        assert "Q" not in shown, (url, shown)
+
+
+@pytest.mark.parametrize("address", ["me:secret@host/db", "postgresql:me:secret@h/db", "postgres:/me:secret@host/db"])
+def test_an_address_without_a_table_is_not_repeated(address: str) -> None:
+    assert "is the address of a database, but no table in it is named" in problem(address)
+    assert "secret" not in problem(address)
+    assert "secret" not in problem(Database(address, "t"))
 
 
 def test_a_lazy_frame_is_not_computed() -> None:
