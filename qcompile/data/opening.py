@@ -13,6 +13,7 @@ from qcompile.data.encode.table import encode_table
 from qcompile.data.encode.units import columns_to_open
 from qcompile.data.engines.counts import ExactCounts, Rows
 from qcompile.data.engines.cover import Names
+from qcompile.data.engines.passes import Passes
 from qcompile.data.engines.stream import load_rows, read_batches
 from qcompile.data.recognition import recognise
 from qcompile.queries.schema import Schema
@@ -104,5 +105,5 @@ def read(
     require_attributes(schema)
     with recognise(data).connect(columns_to_open(schema, reading), "memory") as connected:
         source = connected.source
-        stream = partial(read_batches, connected.connection, encode_table(source, schema, reading), source.explain)
-        return load_rows(stream, schema, reading, DEFAULT_MEMORY, 1)
+        batches = partial(read_batches, connected.connection, encode_table(source, schema, reading), source.explain)
+        return load_rows(Passes(lambda _: batches()), schema, reading, DEFAULT_MEMORY, 1)

@@ -1,20 +1,23 @@
 """A prepared run, and its execution: the only module that joins a plan with data, ledger and noise.
 
 The order matters. All that can be refused is refused first. Then the data is read and checked; then the charge is on
-the ledger's disk; only then noise is drawn. The measurements to make do not depend on the data. A batch with an output
-keeps its measurements on disk before it makes a release of them, so that it can be resumed.
+the ledger's disk; only then noise is drawn. With a ledger, a table that takes more memory than there is ends the run
+after the charge, as any other table would: to refuse it for nothing would tell how large it is. The measurements to
+make do not depend on the data. A batch with an output keeps its measurements on disk before it makes a release of them,
+so that it can be resumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from qcompile.data import Dataset, OpenedData, Reading, recognise
+from qcompile.data.engines.counts import ExactCounts
 from qcompile.errors import BudgetError, DataError, OptionError, SizeError, StorageError
 from qcompile.plan.document import PlanDocument
 from qcompile.plan.plan import Plan
@@ -28,6 +31,9 @@ from qcompile.run.mechanisms import Mechanism, Progress
 from qcompile.run.options import RunOptions
 from qcompile.run.place import Place, claim, finished_release, publish, real_path, require_apart
 from qcompile.run.prediction import Prediction
+
+MOST_ROWS = 2**40
+"""Rows that a run with a ledger can measure. The budgets for which so many are too many are refused without data."""
 
 
 def no_progress(phase: str, done: int, total: int) -> None:
@@ -78,11 +84,26 @@ class PreparedRun:
           OptionError: an option does not go with the data.
           BudgetError: the ledger has too little left; nothing is charged.
           DataError: the data does not fit the schema; nothing is charged.
-          SizeError: the work does not fit in memory.
+          SizeError: the work does not fit in memory. Where that depends on the data, a ledger is charged nevertheless:
+            otherwise a run that fails would tell the size of the table for nothing.
           StorageError: the release cannot be written, or another run to the same output is unfinished.
         """
         with self.open(data) as opened:
             return opened.execute(progress)
+
+    def require_rows(self, total: int) -> None:
+        """Refuse a number of rows that cannot be measured.
+
+        With a ledger, up to `MOST_ROWS` rows can be measured whatever the data, see `prepare`.
+
+        Raises:
+          BudgetError: measurements might not fit into 64 bits; never with a ledger.
+          SizeError: more rows than that, or than an adaptive run takes.
+        """
+        if self.ledger is None:
+            self.mechanism.require(total)
+        elif total > MOST_ROWS:
+            raise SizeError("a run with a ledger takes up to 2^40 rows; divide the table")
 
     @contextmanager
     def open(self, data: Any) -> Iterator[OpenRun]:
@@ -149,12 +170,30 @@ class OpenRun:
         charge = replace(run.charge, time=now())  # before data is read: how long that takes depends on the data
         if (release := finished_release(place.journal, ledger)) is not None:
             return release
-        with self.data.counts(run.plan.tables, partial(progress, "reading")) as counts:
-            run.mechanism.require(counts.total)
+        with ExitStack() as stack:
+            counts = self._count(stack, charge, partial(progress, "reading"))
             entry = _spend(ledger, charge, place.journal)
             with _explain_spent(entry, place.journal):
                 release = run.mechanism.draw(run.terms, counts, place.journal, progress)
                 return publish(release, run.document, place, ledger, entry, progress)
+
+    def _count(self, stack: ExitStack, charge: Charge, progress: Callable[[int, int], None]) -> ExactCounts:
+        """Read the data; a table that is too large costs the charge, where there is a ledger.
+
+        Raises:
+          SizeError: the data takes more memory than there is.
+          BudgetError, DataError: see `PreparedRun.execute`.
+        """
+        run, ledger, journal = self.prepared, self.prepared.ledger, self.place.journal
+        try:
+            counts = stack.enter_context(self.data.counts(run.plan.tables, progress))
+            run.require_rows(counts.total)
+        except MemoryError as e:  # a SizeError, or Python's own
+            if ledger is None:
+                raise
+            with _explain_spent(_spend(ledger, charge, journal), journal):
+                raise SizeError(str(e) or "reading takes more memory than there is") from None
+        return counts
 
 
 def _spend(ledger: Ledger | None, charge: Charge, journal: Journal | None) -> int | None:
@@ -162,14 +201,26 @@ def _spend(ledger: Ledger | None, charge: Charge, journal: Journal | None) -> in
     if ledger is None or journal is None:
         return None if ledger is None else ledger.charge(charge)
     if journal.charged is None:
-        journal.paying = True
         number = ledger.entry_of(journal.run)  # of a run that was killed before it could note its charge
-        try:
-            journal.note_charge(ledger.charge(replace(charge, run=journal.run)) if number is None else number)
-        except BudgetError:  # refused, so that nothing is paid
-            journal.paying = False
-            raise
+        journal.note_charge(_charge_run(ledger, charge, journal) if number is None else number)
     return journal.charged
+
+
+def _charge_run(ledger: Ledger, charge: Charge, journal: Journal) -> int:
+    journal.paying = True
+    try:
+        return ledger.charge(replace(charge, run=journal.run))
+    except (BudgetError, StorageError):
+        journal.paying = _may_be_charged(ledger, journal.run)  # if not, nothing is left of the run
+        raise
+
+
+def _may_be_charged(ledger: Ledger, run: str) -> bool:
+    """True if the ledger has a charge of the run, or cannot be read."""
+    try:
+        return ledger.entry_of(run) is not None
+    except StorageError:
+        return True
 
 
 @contextmanager

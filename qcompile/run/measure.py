@@ -78,12 +78,12 @@ def require_range(strategies: Sequence[Strategy], scales: Sequence[Scale], total
     """Refuse, before anything is spent, measurements that might not fit into 64 bits of grid steps.
 
     An entry of B x is at most ``total max_j |B e_j|``; the noise adds less than 2^20 steps. It takes a budget that
-    protects nobody, or a table past all tables, to be refused.
+    protects nobody, or a table past all tables, to be refused: for 2^40 rows, a scale below 2^-13 counts of a row.
 
     Args:
       strategies: B per class.
       scales: the least noise of each class.
-      total: number of rows.
+      total: the largest number of rows.
 
     Raises:
       BudgetError: one might not fit.
@@ -91,8 +91,8 @@ def require_range(strategies: Sequence[Strategy], scales: Sequence[Scale], total
     for strategy, scale in zip(strategies, scales, strict=True):
         if total * root_up(strategy.sensitivity_squared) / scale.grid >= LARGEST_STEPS:
             raise BudgetError(
-                f"measurements of this many rows at a noise scale of {scale.sigma:.2g} counts do not fit into 64 bits; "
-                "choose a smaller budget"
+                f"measurements at a noise scale of {scale.sigma:.2g} counts may not fit into 64 bits; choose a smaller "
+                "budget"
             )
 
 

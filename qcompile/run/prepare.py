@@ -13,7 +13,7 @@ from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.privacy.ledger.snapshot import Snapshot
 from qcompile.release.files import schema_hash
 from qcompile.release.provenance import Provenance, stamps
-from qcompile.run.execute import PreparedRun
+from qcompile.run.execute import MOST_ROWS, PreparedRun
 from qcompile.run.mechanisms import MECHANISM_CLASSES
 from qcompile.run.options import RunOptions
 from qcompile.run.place import require_output
@@ -44,6 +44,8 @@ def prepare(plan: Plan, budget: Budget, options: RunOptions) -> PreparedRun:
     charge = _charge(plan, budget, document, options)
     terms = _terms(plan, budget, charge, options)
     mechanism = MECHANISM_CLASSES[options.mechanism](plan, terms, options)
+    if ledger is not None:
+        mechanism.require(MOST_ROWS)  # now, as a refusal that depends on the number of rows would tell about it
     remaining = None
     if ledger is not None and snapshot is not None and not options.resume:
         remaining = _require_left(ledger, snapshot, charge)

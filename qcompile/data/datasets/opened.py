@@ -6,14 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, final
 
 from qcompile.data.encode.reading import Reading
+from qcompile.data.encode.table import encode_units_in_parts
 from qcompile.data.engines.counts import ExactCounts
 from qcompile.data.engines.cover import Names
 from qcompile.data.engines.given_counts import GivenCounts
+from qcompile.data.engines.passes import MOST_PARTS, Batch, Passes
 from qcompile.data.engines.pushdown import push_down
-from qcompile.data.engines.stream import Batch, count_stream, load_rows, read_batches
+from qcompile.data.engines.stream import count_stream, hold_or_count, read_batches
 from qcompile.data.sources.columns import SourceTable
 from qcompile.queries.schema import Schema
 
@@ -43,7 +46,8 @@ class OpenedData(ABC):
 
         Raises:
           DataError: the data cannot be read, or does not fit the schema. The message holds no value of the data.
-          SizeError: it does not fit in memory.
+          SizeError: the tables do not fit in memory, or DuckDB ran out of its own. CONFIDENTIAL: that may depend on the
+            data; see `qcompile.run.execute`.
         """
 
 
@@ -118,28 +122,33 @@ class OpenedTable(OpenedData):
           DataError: the data is refused.
           SizeError: it does not fit in memory.
         """
-        wanted, engine = list(views), self.connected.engine
-
-        def stream() -> Iterator[Batch]:
-            return self._stream(progress)
-
-        if engine == "memory" or (engine == "duckdb" and self.reading.unit is not None):
+        wanted, engine, reading = list(views), self.connected.engine, self.reading
+        passes = Passes(partial(self._batches, progress), MOST_PARTS if self._divisible else 1)
+        if engine == "memory" or (engine == "duckdb" and reading.unit is not None):
             # To cut units, DuckDB holds far more than the codes: they may as well be kept.
-            yield load_rows(stream, self.schema, self.reading, self.limit, self.threads)
+            yield hold_or_count(passes, self.schema, reading, wanted, self.limit, self.threads)
         elif engine == "duckdb":
-            yield count_stream(stream, self.schema, self.reading, wanted)
+            yield count_stream(passes, self.schema, reading, wanted)
         else:
             with self._pushed_codes() as codes:
                 explain, rows = self.connected.source.explain, self.connected.rows
-                yield push_down(self.connected.connection, codes, self.schema, self.reading, wanted, explain, rows)
+                yield push_down(self.connected.connection, codes, self.schema, reading, wanted, explain, rows)
 
-    def _stream(self, progress: Progress) -> Iterator[Batch]:
-        """All batches of encoded rows, with progress reported after each."""
+    @property
+    def _divisible(self) -> bool:
+        """True if the rows can be read in parts: only the ranks within units take memory, and only in DuckDB."""
+        return self.reading.unit is not None and self.connected.connection.name == "duckdb"
+
+    def _batches(self, progress: Progress, parts: int) -> Iterator[Batch]:
+        """Yield all batches of encoded rows, with progress reported after each."""
+        connection, source = self.connected.connection, self.connected.source
         done, total = 0, self.known_rows()
-        for batch in read_batches(self.connected.connection, self.codes, self.connected.source.explain):
-            yield batch
-            done += len(batch[0])
-            progress(done, total)
+        divided = [self.codes] if parts == 1 else encode_units_in_parts(source, self.schema, self.reading, parts)
+        for codes in divided:
+            for batch in read_batches(connection, codes, source.explain):
+                yield batch
+                done += len(batch[0])
+                progress(done, total)
 
     def _pushed_codes(self) -> AbstractContextManager[Any]:
         """The encoded table where it is counted; Spark keeps it in its memory."""

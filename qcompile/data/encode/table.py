@@ -6,7 +6,7 @@ from typing import Any
 
 from qcompile.data.encode.cells import encode_columns, parse_column
 from qcompile.data.encode.reading import Reading
-from qcompile.data.encode.units import is_kept, rank_rows, unit_ids
+from qcompile.data.encode.units import is_kept, is_without_id, rank_rows, unit_ids, units_of_part
 from qcompile.data.sources.columns import SourceTable
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
@@ -27,13 +27,43 @@ def encode_table(source: SourceTable, schema: Schema, reading: Reading) -> Any:
       DataError: a domain cannot be matched, or the column of ids or counts is of another type.
     """
     if reading.unit is not None:
-        codes = encode_columns(source, schema, unit=unit_ids(source, schema, reading.unit))
-        ranked = rank_rows(codes, schema, reading.leave_out)
-        names = (f"c{i}" for i in range(len(schema)))
-        return ranked.select(*names, kept=is_kept(ranked, reading.contributions))
+        return _cut_units(_encode_with_ids(source, schema, reading.unit), schema, reading)
     if reading.count_column is not None:
         return encode_columns(source, schema, weight=_weight(source, schema, reading.count_column))
     return encode_columns(source, schema)
+
+
+def encode_units_in_parts(source: SourceTable, schema: Schema, reading: Reading, parts: int) -> list[Any]:
+    """Return the table of `encode_table` in parts, so that an engine ranks the rows of some units at a time.
+
+    Each row is in one part. The first part has the rows without an id, which are not ranked; a unit is in one of the
+    others as a whole, so that what is kept of it does not depend on the number of parts.
+
+    Args:
+      source: see `encode_table`; of DuckDB.
+      schema: the attributes.
+      reading: how the rows are read, with a unit.
+      parts: the number of parts that the units are divided into.
+    """
+    import ibis
+
+    codes = _encode_with_ids(source, schema, str(reading.unit))
+    without = codes.filter(is_without_id(codes)).select(*_code_names(schema), kept=ibis.literal(False))
+    divided = (units_of_part(codes, part, parts) for part in range(parts))
+    return [without, *(_cut_units(some, schema, reading) for some in divided)]
+
+
+def _encode_with_ids(source: SourceTable, schema: Schema, unit: str) -> Any:
+    return encode_columns(source, schema, unit=unit_ids(source, schema, unit))
+
+
+def _cut_units(codes: Any, schema: Schema, reading: Reading) -> Any:
+    ranked = rank_rows(codes, schema, reading.leave_out)
+    return ranked.select(*_code_names(schema), kept=is_kept(ranked, reading.contributions))
+
+
+def _code_names(schema: Schema) -> list[str]:
+    return [f"c{i}" for i in range(len(schema))]
 
 
 def _weight(source: SourceTable, schema: Schema, name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,22 +14,17 @@ from qcompile.data.encode.acceptance import RowFilter
 from qcompile.data.encode.cells import code_dtype
 from qcompile.data.encode.reading import Reading
 from qcompile.data.engines.add_rows import add_rows
-from qcompile.data.engines.counts import Rows
+from qcompile.data.engines.counts import ExactCounts, Rows
 from qcompile.data.engines.cover import Names
+from qcompile.data.engines.passes import Batch, Passes
 from qcompile.data.engines.scans import Scans, plan_scans
 from qcompile.data.sources.engine_errors import call_engine
-from qcompile.errors import DataError
+from qcompile.errors import DataError, SizeError
 from qcompile.queries.schema import Schema
-from qcompile.support.arrays import IntArray, cells, require_memory
+from qcompile.support.arrays import IntArray, bytes_text, cells
 
 BATCH = 2**20
 """Rows of a batch."""
-
-Batch = list[npt.NDArray[Any]]
-"""The columns of some rows."""
-
-Stream = Callable[[], Iterator[Batch]]
-"""All batches, from the start."""
 
 
 def read_batches(connection: Any, expression: Any, explain: Callable[[str], str]) -> Iterator[Batch]:
@@ -55,28 +51,53 @@ def _reader(connection: Any, expression: Any) -> Iterator[Any]:
     return iter(make(BATCH))
 
 
-def load_rows(stream: Stream, schema: Schema, reading: Reading, limit: int, workers: int) -> Rows:
-    """Read all rows into memory, in the smallest types.
+def hold_or_count(
+    passes: Passes, schema: Schema, reading: Reading, views: Sequence[Names], limit: int, workers: int
+) -> ExactCounts:
+    """Hold the rows in memory where they fit, and count them scan by scan where they do not.
+
+    So the number of rows decides memory and time only. To refuse what does not fit would tell how many rows count.
 
     Args:
-      stream: of the encoded rows.
+      passes: over the encoded rows.
       schema: the attributes.
       reading: how the rows are read.
-      limit: bytes that they may take.
+      views: whose tables will be asked for.
+      limit: bytes that the rows may take.
       workers: threads that will count.
 
     Raises:
       DataError: the data is refused.
-      SizeError: there are too many rows.
+      SizeError: DuckDB ran out of its memory.
     """
+    held = passes.make(partial(_hold, schema=schema, reading=reading, limit=limit, workers=workers))
+    return count_stream(passes, schema, reading, views) if held is None else held
+
+
+def load_rows(passes: Passes, schema: Schema, reading: Reading, limit: int, workers: int) -> Rows:
+    """Read all rows into memory, in the smallest types; arguments as for `hold_or_count`.
+
+    Raises:
+      DataError: the data is refused.
+      SizeError: there are too many rows. CONFIDENTIAL: that depends on the data.
+    """
+    held = passes.make(partial(_hold, schema=schema, reading=reading, limit=limit, workers=workers))
+    if held is None:
+        raise SizeError(f"the encoded table does not fit into {bytes_text(limit)}; count it with engine='duckdb'")
+    return held
+
+
+def _hold(batches: Iterator[Batch], schema: Schema, reading: Reading, limit: int, workers: int) -> Rows | None:
+    """Return the encoded rows; None as soon as they take more than ``limit`` bytes."""
     row_filter = RowFilter(schema, reading)
     kept: list[list[npt.NDArray[Any]]] = [[] for _ in schema]
     weighted: list[npt.NDArray[np.float64]] = []
     rows, width = 0, row_bytes(schema, reading)
-    for batch in stream():
+    for batch in batches:
         codes, weights = row_filter.apply(batch)
         rows += len(codes[0])
-        require_memory("the encoded table", rows, "use engine='duckdb', which holds no rows", limit, width)
+        if rows * width > limit:
+            return None
         for column, code in zip(kept, codes, strict=True):
             column.append(code)
         if weights is not None:
@@ -95,47 +116,55 @@ def row_bytes(schema: Schema, reading: Reading) -> int:
     return sum(code_dtype(a).itemsize for a in schema) + (8 if reading.count_column is not None else 0)
 
 
-def count_stream(stream: Stream, schema: Schema, reading: Reading, views: Sequence[Names]) -> Scans:
+def count_stream(passes: Passes, schema: Schema, reading: Reading, views: Sequence[Names]) -> Scans:
     """Count tables batch by batch, holding no rows. The first scan, made now, checks all rows.
 
     Args:
-      stream: of the encoded rows.
+      passes: over the encoded rows.
       schema: the attributes.
       reading: how the rows are read.
       views: whose tables will be asked for.
 
     Raises:
       DataError: the data is refused.
-      SizeError: a table is too large for the memory.
+      SizeError: a table is too large for the memory, or DuckDB ran out of its own.
     """
-    row_filter = RowFilter(schema, reading)
     planned = plan_scans(schema, views)
-    held = scan(stream, schema, row_filter, [union.names for union in planned[0]] if planned else [])
-    row_filter.require()
+    first = [union.names for union in planned[0]] if planned else []
+    held, total = passes.make(partial(scan, schema=schema, reading=reading, names=first))
 
     def again(names: Sequence[Names]) -> dict[Names, IntArray]:
-        later = RowFilter(schema, reading)
-        tables = scan(stream, schema, later, names)
-        later.require()
-        if later.total != row_filter.total:
+        tables, later = passes.make(partial(scan, schema=schema, reading=reading, names=names))
+        if later != total:
             raise DataError("the data changed while it was counted; do not write to it during a run")
         return tables
 
-    return Scans(schema, row_filter.total, planned, again, held)
+    return Scans(schema, total, planned, again, held)
 
 
-def scan(stream: Stream, schema: Schema, row_filter: RowFilter, names: Sequence[Names]) -> dict[Names, IntArray]:
-    """Count tables in one pass; a thread counts a batch while the engine makes the next one."""
+def scan(
+    batches: Iterator[Batch], schema: Schema, reading: Reading, names: Sequence[Names]
+) -> tuple[dict[Names, IntArray], int]:
+    """Count tables in one pass; a thread counts a batch while the engine makes the next one.
+
+    Returns:
+      The tables, and the number of rows that count.
+
+    Raises:
+      DataError: the data is refused.
+    """
+    row_filter = RowFilter(schema, reading)
     tables = {key: np.zeros(cells(schema.shape(key)), dtype=np.int64) for key in names}
     with ThreadPoolExecutor(1) as counting:
         previous: Future[None] | None = None
-        for batch in stream():
+        for batch in batches:
             if previous is not None:
                 previous.result()
             previous = counting.submit(_add, schema, row_filter, tables, batch)
         if previous is not None:
             previous.result()
-    return {key: table.reshape(schema.shape(key)) for key, table in tables.items()}
+    row_filter.require()
+    return {key: table.reshape(schema.shape(key)) for key, table in tables.items()}, row_filter.total
 
 
 def _add(schema: Schema, row_filter: RowFilter, tables: dict[Names, IntArray], batch: Batch) -> None:

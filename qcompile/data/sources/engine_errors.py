@@ -31,6 +31,10 @@ ERRORS = (
 EXHAUSTED = "reading takes more memory than DuckDB may use, half of the limit; raise it: --max-memory, max_memory"
 
 
+class ExhaustedError(SizeError):
+    """DuckDB ran out of its memory; the same work on fewer rows at a time may succeed."""
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence the deprecations that Ibis and its engines raise between themselves; users cannot act on them."""
@@ -59,7 +63,7 @@ def call_engine(call: Callable[[], T], explain: Callable[[str], str]) -> T:
 
     Raises:
       DataError: the engine refused the data.
-      SizeError: DuckDB ran out of its memory.
+      ExhaustedError: DuckDB ran out of its memory.
     """
     try:
         with quiet():
@@ -74,7 +78,7 @@ def call_engine(call: Callable[[], T], explain: Callable[[str], str]) -> T:
     if message is None:
         raise KeyboardInterrupt
     if message is EXHAUSTED:
-        raise SizeError(message)
+        raise ExhaustedError(message)
     raise DataError(message)
 
 

@@ -15,15 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcompile.data import ENGINES, Database, GivenCounts, Reading, Rows, preflight, read, recognise
+from qcompile.data.datasets import opened
 from qcompile.data.datasets.dataset import TableDataset
 from qcompile.data.encode.table import encode_table
 from qcompile.data.engines import cover, stream
 from qcompile.data.engines.cover import Names, group_scans, plan_unions
+from qcompile.data.engines.passes import Passes
 from qcompile.data.engines.pushdown import push_down
 from qcompile.data.engines.scans import Scans
 from qcompile.data.opening import open_data
 from qcompile.data.sources.duckdb import connect_duckdb
-from qcompile.data.sources.engine_errors import quiet
+from qcompile.data.sources.engine_errors import EXHAUSTED, ExhaustedError, quiet
 from qcompile.data.sources.ibis_columns import open_ibis_table
 from qcompile.errors import DataError, IntegrityError, OptionError, SizeError
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, Policy, Schema
@@ -115,9 +117,9 @@ def test_the_first_scan_serves_all_views_that_fit(monkeypatch: pytest.MonkeyPatc
     made: list[int] = []
     scan = stream.scan
 
-    def counted(*arguments: Any) -> Any:
-        made.append(len(arguments[3]))
-        return scan(*arguments)
+    def counted(*arguments: Any, **options: Any) -> Any:
+        made.append(len(options["names"]))
+        return scan(*arguments, **options)
 
     monkeypatch.setattr(stream, "scan", counted)
     with open_data(DATA, SCHEMA, VIEWS, engine="duckdb") as counts:
@@ -175,23 +177,81 @@ def test_the_rows_of_a_csv_file_are_bounded_by_its_size(tmp_path: pathlib.Path) 
     assert recognise({"a": [1, 2, 3], "b": object()}).most_rows() == 3
 
 
-def test_memory_that_does_not_suffice(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("rows", [999, 1000, 1001])
+def test_rows_that_do_not_fit_are_counted_scan_by_scan(rows: int, tmp_path: pathlib.Path) -> None:
+    """A refusal would tell how many rows there are, of those that no policy drops: an exact answer for nothing."""
     path = tmp_path / "t.csv"
-    path.write_text("a\n" + "1\n" * 1000)
+    path.write_text("a\n" + "1\n" * rows)
     schema = Schema((SCHEMA["a"],))
-    with pytest.raises(SizeError, match="use engine='duckdb', which holds no rows"):
-        open_data(path, schema, engine="memory", max_memory=999).__enter__()
+    with open_data(path, schema, [("a",)], engine="memory", max_memory=1000) as counts:
+        assert isinstance(counts, Scans if rows > 1000 else Rows)
+        assert counts.total == rows
+        assert counts.table(("a",)).tolist() == [0, rows, 0]
     with open_data(path, schema, [("a",)], max_memory=999) as counts:
         assert isinstance(counts, Scans)
-        assert counts.table(("a",)).tolist() == [0, 1000, 0]
 
 
-def test_units_take_memory() -> None:
+def test_reading_for_the_curator_alone_refuses_too_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qcompile.data.opening.DEFAULT_MEMORY", 2)
+    with pytest.raises(SizeError, match="does not fit into 2 bytes; count it with engine='duckdb'"):
+        read(DATA, SCHEMA)
+
+
+def many_units(rows: int) -> pa.Table:
+    """Two rows of each unit, and some without an id."""
+    who = [None if i % 7 == 0 else f"u{i // 2}" for i in range(rows)]
+    return pa.table({"a": np.arange(rows) % 3, "who": pa.array(who, pa.string())})
+
+
+@pytest.mark.parametrize("limit", [1, 2**24])
+def test_units_are_cut_in_parts_where_memory_does_not_suffice(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema, table = Schema((SCHEMA["a"],)), many_units(3000)
+    expected = read(table, schema, unit="who").table(("a",))
+    read_parts = stream.read_batches
+    failing = iter([True, False, True] + [False] * 1000)
+    seen: list[Any] = []
+
+    def exhausted(connection: Any, codes: Any, explain: Any) -> Any:
+        seen.append(codes)
+        for batch in read_parts(connection, codes, explain):
+            yield batch
+            if next(failing):  # after a batch, which must not be counted twice
+                raise ExhaustedError(EXHAUSTED)
+
+    monkeypatch.setattr(opened, "read_batches", exhausted)
+    with open_data(table, schema, [("a",)], Reading("who"), max_memory=limit) as counts:
+        assert (counts.table(("a",)) == expected).all()
+        assert counts.total == expected.sum() == 1500
+    assert len(seen) >= 1 + 2 + 17
+
+
+def test_what_cannot_be_read_in_parts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: Any) -> Any:
+        seen.append(1)
+        raise ExhaustedError(EXHAUSTED)
+
+    seen: list[int] = []
+    monkeypatch.setattr(opened, "read_batches", exhausted)
+    monkeypatch.setattr(opened, "MOST_PARTS", 5)
+    for reading, attempts in [(Reading("who"), 3), (Reading(), 1)]:
+        seen.clear()
+        with pytest.raises(SizeError, match="reading takes more memory than DuckDB may use"):
+            open_data(many_units(9), Schema((SCHEMA["a"],)), [], reading, engine="duckdb").__enter__()
+        assert len(seen) == attempts
+
+
+def test_values_without_a_policy_are_refused_in_parts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"a": [1, 1, 7], "who": pa.array(["u", "v", None])})
+    monkeypatch.setattr(Passes, "parts", 4)
+    with pytest.raises(DataError, match="attribute 'a' has nulls or values outside"):
+        open_data(table, Schema((SCHEMA["a"],)), reading=Reading("who")).__enter__()
+
+
+def test_units_take_memory_in_parts() -> None:
     """To cut units, DuckDB has to sort rows; nothing is spilled to disk."""
-    table = pa.table({"a": np.arange(1_500_000) % 3, "who": np.arange(1_500_000)})
-    with pytest.raises(SizeError, match="reading takes more memory than DuckDB may use") as caught:
-        open_data(table, Schema((SCHEMA["a"],)), reading=Reading("who"), max_memory=2**24).__enter__()
-    assert caught.value.__context__ is None
+    table = pa.table({"a": np.arange(1_500_000) % 3, "who": np.arange(1_500_000) // 2})
+    with open_data(table, Schema((SCHEMA["a"],)), [("a",)], Reading("who"), max_memory=2**24) as counts:
+        assert counts.total == 750_000
 
 
 @pytest.mark.parametrize(
