@@ -63,7 +63,7 @@ def parse_table(source: SourceTable, schema: Schema, **beside: Any) -> Any:
         stage |= {f"c{i}_{kind}": parse_column(source, i, kind) for kind in declared_kinds(attribute)}
     # view() keeps the stages apart: merged, each of the many comparisons would parse its text again.
     values = source.table.select(**stage, **beside).view()
-    return values if source.lacks & {"Array", "Unnest"} else _join_lookups(values, schema)
+    return _join_lookups(values, schema) if source.lists else values
 
 
 def code_column(source: SourceTable, values: Any, position: int, attribute: Attribute) -> Any:

@@ -16,6 +16,7 @@ from qcompile.data.encode.reading import Reading
 from qcompile.data.engines.add_rows import add_rows
 from qcompile.data.engines.counts import ExactCounts, Rows
 from qcompile.data.engines.cover import Names
+from qcompile.data.engines.dialects import require_compilable, translate
 from qcompile.data.engines.passes import Batch, Passes
 from qcompile.data.engines.scans import Scans, plan_scans
 from qcompile.data.sources.engine_errors import call_engine
@@ -31,7 +32,7 @@ def read_batches(connection: Any, expression: Any, explain: Callable[[str], str]
     """Yield the rows of an expression in batches; the whole is never held.
 
     Raises:
-      DataError: the engine refused the data.
+      DataError: the engine refused the data, or lacks an operation.
     """
     reader = call_engine(lambda: _reader(connection, expression), explain)
     while True:
@@ -43,7 +44,9 @@ def read_batches(connection: Any, expression: Any, explain: Callable[[str], str]
 
 def _reader(connection: Any, expression: Any) -> Iterator[Any]:
     if connection.name != "duckdb":
-        return iter(connection.to_pyarrow_batches(expression, chunk_size=BATCH))
+        translated = translate(connection, expression)
+        require_compilable(connection, translated)
+        return iter(connection.to_pyarrow_batches(translated, chunk_size=BATCH))
     # Ibis has DuckDB make the whole result first.
     connection._run_pre_execute_hooks(expression)
     relation = connection.con.sql(connection.compile(expression))

@@ -66,6 +66,11 @@ class SourceTable:
     loose: bool = False
     lacks: frozenset[str] = frozenset()
 
+    @property
+    def lists(self) -> bool:
+        """True if the engine can make rows of a list."""
+        return not self.lacks & {"Array", "Unnest"}
+
     def double(self, position: int) -> Any:
         """Return a column of numbers as doubles, null for not-a-number and for values of other types."""
         import ibis

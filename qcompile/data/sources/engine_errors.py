@@ -18,14 +18,13 @@ T = TypeVar("T")
 
 
 ERRORS = (
-    ("duckdb", "Error"),
     ("ibis.common.exceptions", "IbisError"),
-    ("psycopg", "Error"),
     ("py4j.protocol", "Py4JError"),
     ("pyarrow", "ArrowException"),
     ("pyspark.errors", "PySparkException"),
 )
-"""Modules and the roots of their errors. A module that is not loaded cannot have raised anything."""
+"""Modules and the roots of their errors, beside those of `_is_of_a_driver`. A module that is not loaded cannot have
+raised anything."""
 
 
 EXHAUSTED = "reading takes more memory than DuckDB may use, half of the limit; raise it: --max-memory, max_memory"
@@ -90,6 +89,11 @@ def _engine_message(error: Exception, explain: Callable[[str], str]) -> str | No
     if name == "InterruptException" or (isinstance(error, RuntimeError) and "interrupted" in str(error).lower()):
         return None
     known = (getattr(sys.modules.get(module), root, None) for module, root in ERRORS)
-    if isinstance(error, tuple(root for root in known if root is not None)):
+    if isinstance(error, tuple(root for root in known if root is not None)) or _is_of_a_driver(error):
         return explain(str(error))
     raise error
+
+
+def _is_of_a_driver(error: Exception) -> bool:
+    """True for the errors of a database driver: all have a root called Error (PEP 249)."""
+    return any(kind.__name__ == "Error" for kind in type(error).__mro__)

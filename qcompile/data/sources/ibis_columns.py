@@ -48,6 +48,13 @@ def _find_lacks(connection: Any) -> frozenset[str]:
     return frozenset(name for name in OPTIONAL if not connection.has_operation(getattr(operations, name)))
 
 
+def has_lists(connection: Any) -> bool:
+    """True if a database can make several rows of one, by a list of values."""
+    import ibis.expr.operations as ops
+
+    return bool(connection.has_operation(ops.Array) and connection.has_operation(ops.Unnest))
+
+
 def _simplify(column: Any) -> Any:
     """Simplify a column of PostgreSQL so that it compares as on other backends."""
     import ibis

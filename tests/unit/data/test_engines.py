@@ -395,7 +395,7 @@ def test_a_row_that_is_refused_since_falls_into_no_cell() -> None:
         connection.raw_sql("CREATE TABLE t AS SELECT * FROM (VALUES (0, 0), (3, 1)) AS v(a, b)")
         source = open_ibis_table(connection.table("t"), schema, connection, "t")
         codes = encode_table(source, schema, Reading())
-        found = push_down(connection, codes, schema, Reading(), [("a",), ("b",)], source.explain)
+        found = push_down(connection, codes, schema, Reading(), [], source.explain)
         assert found.total == 2
         connection.raw_sql("INSERT INTO t VALUES (99, 1), (NULL, 0)")
         assert found.table(("a",)).tolist() == [1, 0, 0, 1]
