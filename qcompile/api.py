@@ -75,7 +75,7 @@ class Plan(planned.Plan):
             `Database`, an Ibis table, a Spark frame, or a dict of exact counts by tuples of attribute names; see
             `qcompile.data.opening.open_data`.
           budget: what is spent.
-          progress: called with (phase, done, total); total is 0 when unknown.
+          progress: called with (phase, done, total); total is 0 when unknown. No number of rows is reported.
           **options: the fields of `RunOptions`.
 
         Raises:
@@ -140,9 +140,9 @@ class PreparedRun(executing.PreparedRun):
 
     plan: Plan
 
-    def execute(self, data: Any, progress: Progress = no_progress) -> Release:
-        """Measure data and return all that may be published; see `Plan.run`."""
-        return Release.of(super().execute(data, progress))
+    def execute(self, data: Any, progress: Progress = no_progress, *, confidential_progress: bool = False) -> Release:
+        """Measure data and return all that may be published; see `qcompile.run.execute.PreparedRun.execute`."""
+        return Release.of(super().execute(data, progress, confidential_progress=confidential_progress))
 
 
 @shows_run_options

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from qcompile.data import Dataset, OpenedData, Reading, recognise
+from qcompile.data.datasets.opened import ignore_progress
 from qcompile.data.engines.counts import ExactCounts
 from qcompile.errors import BudgetError, DataError, OptionError, SizeError, StorageError
 from qcompile.plan.document import PlanDocument
@@ -73,12 +74,16 @@ class PreparedRun:
         """Noise scales, draws, memory and time."""
         return self.mechanism.prediction
 
-    def execute(self, data: Any, progress: Progress = no_progress) -> Release:
+    def execute(self, data: Any, progress: Progress = no_progress, *, confidential_progress: bool = False) -> Release:
         """Measure data and return all that may be published.
 
         Args:
           data: see `qcompile.data.opening.open_data`.
-          progress: called with (phase, done, total); total is 0 when unknown.
+          progress: called with (phase, done, total); total is 0 when unknown. No number depends on the data but through
+            the release, unless ``confidential_progress``. When it is called does depend on the data.
+          confidential_progress: report the rows that are read, too, as ("reading", rows read, rows in all):
+            CONFIDENTIAL numbers, for the curator's own screen, never for a log. Otherwise the phase "reading" is
+            reported once, when it begins.
 
         Raises:
           OptionError: an option does not go with the data.
@@ -89,7 +94,7 @@ class PreparedRun:
           StorageError: the release cannot be written, or another run to the same output is unfinished.
         """
         with self.open(data) as opened:
-            return opened.execute(progress)
+            return opened.execute(progress, confidential_progress=confidential_progress)
 
     def require_rows(self, total: int) -> None:
         """Refuse a number of rows that cannot be measured.
@@ -164,14 +169,16 @@ class OpenRun:
     place: Place
     data: OpenedData
 
-    def execute(self, progress: Progress = no_progress) -> Release:
+    def execute(self, progress: Progress = no_progress, *, confidential_progress: bool = False) -> Release:
         """Read, charge, draw and publish; arguments and errors as of `PreparedRun.execute`."""
         run, ledger, place = self.prepared, self.prepared.ledger, self.place
         charge = replace(run.charge, time=now())  # before data is read: how long that takes depends on the data
         if (release := finished_release(place.journal, ledger)) is not None:
             return release
         with ExitStack() as stack:
-            counts = self._count(stack, charge, partial(progress, "reading"))
+            progress("reading", 0, 0)
+            shown = partial(progress, "reading") if confidential_progress else ignore_progress
+            counts = self._count(stack, charge, shown)
             entry = _spend(ledger, charge, place.journal)
             with _explain_spent(entry, place.journal):
                 release = run.mechanism.draw(run.terms, counts, place.journal, progress)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import qcompile as qc
 from qcompile.cli.app import execute
 from qcompile.data.sources.duckdb import connect_duckdb
 from qcompile.privacy.ledger.ledger import Ledger
@@ -156,6 +157,25 @@ def test_the_engine_shows_no_progress(capfd: Any) -> None:
     with connect_duckdb() as connection:
         (shown,) = connection.raw_sql("SELECT current_setting('enable_progress_bar')").fetchone()
     assert not shown
+
+
+@pytest.mark.parametrize("mechanism", ["batch", "adaptive"])
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+def test_progress_reports_no_rows(engine: str, mechanism: str, tmp_path: pathlib.Path) -> None:
+    """A callback may write to a log; the curator's own screen has to be asked for."""
+    plan, steps = qc.compile(WORKLOAD), list[Any]()
+    for rows in (3, 100):
+        prepared = qc.prepare(
+            plan, qc.Budget(rho="1e-9"), engine=engine, mechanism=mechanism, reference="none", noise="rounded"
+        )
+        data = {"age": [1] * rows, "kind": ["x"] * rows, "size": [1.0] * rows}
+        for confidential in (False, True):
+            seen: list[tuple[str, int, int]] = []
+            prepared.execute(data, lambda *step, seen=seen: seen.append(step), confidential_progress=confidential)
+            steps.append([step for step in seen if step[0] == "reading"])
+            assert len(seen) > len(steps[-1])
+    begins = ("reading", 0, 0)
+    assert steps == [[begins], [begins, ("reading", 3, 3)], [begins], [begins, ("reading", 100, 100)]]
 
 
 def test_nulls_that_clip_cannot_clip_are_left_out_with_a_ledger(

@@ -106,7 +106,7 @@ def run(
         if confidential:
             _diagnose(prepared, source)
         with phases() as step, _explain_interruption(prepared.options):
-            opened.execute(step)
+            opened.execute(step, confidential_progress=True)  # shown on a terminal only
     if resume:
         message("note: the run was resumed; earlier charges and measurements were not repeated")
     result(f"written to {output}; ask it with: qcompile answers {output}")

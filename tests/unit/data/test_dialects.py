@@ -71,7 +71,7 @@ class Unconnected:
         self.compiler = getattr(compilers, name).compiler
 
     def has_operation(self, operation: Any) -> bool:
-        return bool(SQLBackend.has_operation.__func__(self, operation))  # type: ignore[attr-defined]
+        return bool(SQLBackend.has_operation.__func__(self, operation))
 
     def compile(self, expression: Any) -> str:
         return str(ibis.to_sql(expression, dialect=self.name))
