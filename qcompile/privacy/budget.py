@@ -6,6 +6,7 @@ An equivalent is an upper bound of the privacy loss, rounded up in every definit
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -35,6 +36,20 @@ USUAL_EPSILON = Fraction(1)
 """The epsilon at which the delta of such a budget is shown."""
 
 _ONE_OF = "give exactly one of: epsilon with delta, rho, cost, mu"
+
+
+def has_gaussian_curve(mechanism: str, noise: str) -> bool:
+    """True if a run satisfies the curve of one Gaussian mechanism with its mu: a batch with rounded noise.
+
+    The exponential mechanism of an adaptive run is accounted in zCDP, which does not imply that curve; OpenDP proves
+    zCDP. Without noise there is no guarantee at all.
+    """
+    return mechanism == "batch" and noise == "rounded"
+
+
+def without_mu(text: str) -> str:
+    """Leave mu out of a text by `Budget.describe`."""
+    return re.sub(r", mu [^,]*", "", text)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -98,7 +113,10 @@ class Budget:
 
     @property
     def mu(self) -> Fraction:
-        """The request in Gaussian differential privacy: the root of `cost`, rounded up to a double where not exact."""
+        """The request in Gaussian differential privacy: the root of `cost`, rounded up to a double where not exact.
+
+        It holds for batches with rounded noise, see `has_gaussian_curve`.
+        """
         return self._mu(self.rho)
 
     def charge(self, accounting: str = "zcdp") -> Fraction:
@@ -142,13 +160,19 @@ class Budget:
         rho = self.charge(accounting)
         return delta_from_cost(2 * rho, epsilon) if accounting == "gaussian" else delta_from_rho(rho, epsilon)
 
-    def describe(self, accounting: str = "zcdp") -> str:
-        """The budget in every currency, on one line; what was asked for is exact, the rest six digits, rounded up."""
+    def describe(self, accounting: str = "zcdp", gaussian: bool = True) -> str:
+        """The budget in every currency, on one line; what was asked for is exact, the rest six digits, rounded up.
+
+        Args:
+          accounting: see `charge`.
+          gaussian: whether it is spent where mu holds, see `has_gaussian_curve`; otherwise mu is left out.
+        """
         rho = self.charge(accounting)
         shown = {"rho": rho, "mu": self._mu(rho), "cost": 2 * rho}
         texts = {k: exact_text(v) if k == self.kind else rounded_text(v, up=True) for k, v in shown.items()}
         views = ", ".join(f"{name} {text}" for name, text in texts.items())
-        return f"{self._describe_curve(accounting)}, {views}"
+        text = f"{self._describe_curve(accounting)}, {views}"
+        return text if gaussian else without_mu(text)
 
     def _describe_curve(self, accounting: str) -> str:
         """Epsilon at a delta: as requested; else at the usual delta, and delta at the usual epsilon."""

@@ -16,7 +16,7 @@ from qcompile.plan.document import PlanDocument, content_hash
 from qcompile.plan.encoding import ArrayStore, schema_data
 from qcompile.plan.files import NOT_UNDERSTOOD, read_plan
 from qcompile.plan.plan import Plan
-from qcompile.privacy.budget import ACCOUNTINGS
+from qcompile.privacy.budget import ACCOUNTINGS, has_gaussian_curve, without_mu
 from qcompile.privacy.noise.scale import Scale
 from qcompile.release.provenance import MECHANISMS, NOISES, Provenance, certain_stamps
 from qcompile.release.release import Release
@@ -92,6 +92,10 @@ def load_release(path: str | Path) -> Release:
         plan = read_plan(document["plan"], store)
         facts: dict[str, Any] = dict(document["provenance"])
         facts["charge"], facts["stamps"] = read_fraction(facts["charge"]), tuple(map(str, facts["stamps"]))
+        if not has_gaussian_curve(
+            facts.get("mechanism", "batch"), facts["noise"]
+        ):  # earlier versions stated it there, too
+            facts["budget"] = without_mu(facts["budget"])
         provenance = Provenance(**facts)
         _check_terms(plan, provenance, document["plan"])
         scales, history = _scales_and_history(plan, provenance, document)
@@ -182,8 +186,8 @@ def _check_terms(plan: Plan, provenance: Provenance, plan_document: object) -> N
         raise ValueError("there is no such accounting, or a warning is missing")
     if (provenance.neighbours, provenance.contributions) != (options.neighbours, options.contributions):
         raise StorageError("the release states another privacy unit than its plan; measure again")
-    if provenance.mechanism == "adaptive" and provenance.accounting != "zcdp":
-        raise ValueError("an adaptive run is accounted in zCDP")
+    if provenance.accounting != "zcdp" and (provenance.mechanism == "adaptive" or provenance.noise == "opendp"):
+        raise ValueError("an adaptive run, and OpenDP's noise, are accounted in zCDP")
     if provenance.mechanism not in MECHANISMS or provenance.reference not in REFERENCES:
         raise ValueError("there is no such mechanism or reference")
     if provenance.noise not in NOISES or provenance.charge <= 0:

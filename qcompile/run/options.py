@@ -110,7 +110,10 @@ class RunOptions:
                 )
             return
         if self.accounting != "zcdp":
-            raise OptionError("accounting='gaussian' holds for a batch only; an adaptive run is accounted in zCDP")
+            raise OptionError(
+                "accounting='gaussian' holds for a batch only, as the selections of an adaptive run are accounted in "
+                "zCDP; use accounting='zcdp'"
+            )
         if self.resume:
             raise OptionError(
                 "an adaptive run cannot be resumed: each measurement depends on those before it; run it anew"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from qcompile.errors import OptionError
+from qcompile.errors import BudgetError, OptionError
 from qcompile.plan.document import PlanDocument
 from qcompile.plan.plan import Plan
-from qcompile.privacy.budget import Budget
+from qcompile.privacy.budget import Budget, has_gaussian_curve
 from qcompile.privacy.ledger.charges import Charge
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.privacy.ledger.snapshot import Snapshot
@@ -36,6 +36,7 @@ def prepare(plan: Plan, budget: Budget, options: RunOptions) -> PreparedRun:
     """
     if not isinstance(budget, Budget):
         raise OptionError(f"budget must be a Budget such as Budget(epsilon=1, delta='1e-9'), got {budget!r}")
+    _require_mu(budget, options)
     require_output(options)
     ledger = _ledger(options)
     snapshot = None if ledger is None else ledger.snapshot
@@ -50,6 +51,19 @@ def prepare(plan: Plan, budget: Budget, options: RunOptions) -> PreparedRun:
     if ledger is not None and snapshot is not None and not options.resume:
         remaining = _require_left(ledger, snapshot, charge)
     return PreparedRun(plan, document, options, charge, terms, mechanism, ledger, remaining)
+
+
+def _require_mu(budget: Budget, options: RunOptions) -> None:
+    """Refuse a budget in mu where Gaussian differential privacy is not proven.
+
+    Raises:
+      BudgetError: the run is adaptive, or its noise is not rounded.
+    """
+    if budget.kind == "mu" and not has_gaussian_curve(options.mechanism, options.noise):
+        raise BudgetError(
+            "a budget in mu holds for a batch with noise='rounded' only: selections of an adaptive run and other noise "
+            "are accounted in zCDP, which does not imply the Gaussian curve; give epsilon and delta, or rho"
+        )
 
 
 def _ledger(options: RunOptions) -> Ledger | None:
@@ -126,7 +140,7 @@ def _terms(plan: Plan, budget: Budget, charge: Charge, options: RunOptions) -> P
         plan_hash=charge.plan,
         schema_hash=schema_hash(plan),
         charge=charge.rho,
-        budget=budget.describe(options.accounting),
+        budget=budget.describe(options.accounting, has_gaussian_curve(options.mechanism, options.noise)),
         accounting=options.accounting,
         noise=charge.noise,
         neighbours=charge.neighbours,

@@ -46,7 +46,7 @@ def create(
             f"a ledger needs a budget: qcompile ledger create {path} --epsilon 1 --delta 1e-6 (or --rho, --mu, --cost)"
         )
     made = Ledger.create(path, budget, neighbours=neighbours, contributions=contributions)
-    result(f"{path}: may spend {made.snapshot.facts['budget']}")
+    result(f"{path}: may spend {made.snapshot.request}")
     result(f"charge it with: qcompile run ... --ledger {path}")
 
 
@@ -68,7 +68,7 @@ def show(
 def _data(ledger: Ledger) -> dict[str, Any]:
     snapshot = ledger.snapshot
     return {
-        "budget": {"rho": _exactly(snapshot.budget), "request": snapshot.facts["budget"]},
+        "budget": {"rho": _exactly(snapshot.budget), "request": snapshot.request},
         "created": snapshot.facts["time"],
         "privacy": snapshot.unit,
         "spent": _exactly(snapshot.spent),
@@ -97,7 +97,7 @@ def _lines(ledger: Ledger) -> list[str]:
     fixed = [f"{name} {'none' if value is None else value}" for name, value in snapshot.unit.items()]
     lines = [
         f"ledger {ledger.path}, since {snapshot.facts['time']}",
-        f"  budget     {snapshot.facts['budget']}",
+        f"  budget     {snapshot.request}",
         f"  privacy    {printable(', '.join(fixed) or 'fixed by the first charge')}",
         f"  spent      {_amount(snapshot.spent)}",
         f"  remaining  {_amount(snapshot.remaining)}",

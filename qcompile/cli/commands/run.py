@@ -133,7 +133,7 @@ def _print_run(prepared: PreparedRun, budget: Budget, verbose: bool) -> None:
     options, rho = prepared.options, prepared.charge.rho
     result(f"charge: {charge_text(budget, options.accounting)}")
     if verbose:
-        result(f"exactly: rho {rho}; {budget.describe(options.accounting)}")
+        result(f"exactly: rho {rho}; {prepared.terms.budget}")
     result(f"privacy: neighbouring tables differ in {privacy_text(prepared.plan)}")
     if prepared.remaining is not None:
         result(f"ledger: {options.ledger} will have rho {amount_text(prepared.remaining)} left")

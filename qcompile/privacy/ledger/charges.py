@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from qcompile.errors import OptionError, StorageError
+from qcompile.privacy.budget import has_gaussian_curve
 from qcompile.privacy.exact_numbers import exact, finite
 from qcompile.privacy.unit import MOST_CONTRIBUTIONS, NEIGHBOURS
 from qcompile.support.options import one_of, whole
@@ -117,4 +118,6 @@ def _amount(text: str) -> Fraction:
 
 def _entry(row: dict[str, Any]) -> Entry:
     charged = {name: row.pop(name) for name in _COLUMNS}
+    if str(charged["budget"]).startswith("mu ") and not has_gaussian_curve(charged["mechanism"], charged["noise"]):
+        charged["budget"] = f"rho {charged['rho']} (zcdp)"  # earlier versions took mu where it does not hold
     return Entry(charge=Charge(**{**charged, "rho": _amount(charged["rho"])}), **row)

@@ -63,7 +63,8 @@ class Ledger:
 
         Args:
           path: where.
-          budget: all that may ever be spent on the dataset; its rho in zCDP counts.
+          budget: all that may ever be spent on the dataset; its rho in zCDP counts. A budget in mu is for batches with
+            rounded noise only; other charges are refused.
           neighbours: the relation that charges must refer to; that of the first charge where None.
           contributions: likewise the rows of one privacy unit.
 
@@ -73,7 +74,10 @@ class Ledger:
         """
         if not isinstance(budget, Budget):
             raise OptionError(f"budget must be a Budget such as Budget(epsilon=1, delta='1e-9'), got {budget!r}")
-        fixed = {"rho": str(budget.rho), "budget": budget.describe(), "version": __version__, "time": charges.now()}
+        text = budget.describe(gaussian=budget.kind == "mu")
+        fixed = {"rho": str(budget.rho), "budget": text, "version": __version__, "time": charges.now()}
+        if budget.kind == "mu":
+            fixed["mu"] = str(budget.amount)
         if neighbours is not None:
             fixed["neighbours"] = one_of("neighbours", neighbours, NEIGHBOURS)
         if contributions is not None:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from qcompile.errors import BudgetError, OverspendError
+from qcompile.privacy.budget import has_gaussian_curve, without_mu
 from qcompile.privacy.exact_numbers import amount_text, finite
 from qcompile.privacy.ledger import charges
 from qcompile.privacy.ledger.charges import Charge, Entry
@@ -43,6 +44,11 @@ class Snapshot:
         except (ValueError, LookupError):  # a BudgetError is a ValueError
             raise damage_error(path) from None
 
+    @property
+    def request(self) -> str:
+        """The budget as it was asked for, in words: with mu where all charges must satisfy the Gaussian curve."""
+        return self.facts["budget"] if "mu" in self.facts else without_mu(self.facts["budget"])
+
     @cached_property
     def spent(self) -> Fraction:
         """Sum of all charges, in rho, added up exactly."""
@@ -71,8 +77,13 @@ class Snapshot:
 
         Raises:
           OverspendError: more than is left.
-          BudgetError: the charge is for another privacy unit.
+          BudgetError: the charge is for another privacy unit, or does not satisfy the Gaussian curve of a budget in mu.
         """
+        if "mu" in self.facts and not has_gaussian_curve(charge.mechanism, charge.noise):
+            raise BudgetError(
+                f"ledger {path} has its budget in mu, which adds up over batches with rounded noise only, and this "
+                "charge is not noted as one; charge a ledger whose budget is in rho, or in epsilon and delta"
+            )
         for name, fixed in self.unit.items():
             if getattr(charge, name) != fixed:
                 raise BudgetError(

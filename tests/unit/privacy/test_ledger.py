@@ -180,7 +180,7 @@ def test_a_budget_of_epsilon_and_delta_is_its_rho(tmp_path: pathlib.Path) -> Non
     budget = Budget(epsilon=1, delta="1e-9")
     made = Ledger.create(tmp_path / "l", budget)
     assert made.budget == budget.rho
-    assert made.snapshot.facts["budget"] == budget.describe()
+    assert made.snapshot.request == budget.describe(gaussian=False)
     made.charge(budget.rho)
     assert made.remaining == 0
 
