@@ -161,7 +161,7 @@ def prepare(plan: planned.Plan, budget: Budget, **options: Unpack[RunKeywords]) 
       SizeError: the run would not fit in memory.
     """
     run = preparing.prepare(plan, budget, RunOptions(**options))
-    return PreparedRun(**{**_fields(run), "plan": Plan.of(plan)})
+    return PreparedRun(**{**_fields(run), "plan": Plan.of(run.plan)})
 
 
 def load_plan(path: str | Path) -> Plan:

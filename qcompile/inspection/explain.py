@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from qcompile.compiler.unrestricted import unrestricted
@@ -155,7 +156,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "views": plan.views,
         "nodes": plan.closure.first_block,
         "blocks": [list(names) for names in plan.closure.blocks],
-        "plain_sse": plan.plain_sse,
+        "plain_sse": _plain_sse(plan),
         "classes": [class_json(c) for c in plan.classes],
         "families": [_family_json(plan, f.name) for f in plan.workload.families],
         "sse": plan.sse(),
@@ -164,6 +165,13 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "unrestricted": _unrestricted_json(plan),
         "options": {k: getattr(plan.options, k) for k in plan.options.__dataclass_fields__},
     }
+
+
+def _plain_sse(plan: Plan) -> float | None:
+    """Return the plan's ``plain_sse``, for the rows that a column of counts makes of the rows of the data."""
+    if plan.plain_sse is None or plan.counted is None:
+        return plan.plain_sse
+    return plan.plain_sse * plan.sse() / replace(plan, counted=None).sse()
 
 
 def class_json(c: ClassSummary) -> dict[str, Any]:
@@ -233,7 +241,7 @@ def design_text(plan: Plan) -> str:
     text = ", ".join(parts)
     if plan.plain_sse is None:
         return text
-    saved = 1 - plan.sse() / plan.plain_sse
+    saved = 1 - replace(plan, counted=None).sse() / plan.plain_sse
     if saved < 1e-7:
         return f"{text}: no better design than the plain decomposition was found"
     return f"{text}: total squared error {excess_text(saved)} below the plain decomposition"
@@ -244,7 +252,7 @@ def _unrestricted_json(plan: Plan) -> dict[str, Any]:
     if plan.options.neighbours != "add-remove":
         return {"bound": None, "excess": None, "method": "it is computed for rows added or removed only"}
     bounds = unrestricted(plan.workload)
-    least, rows = bounds.loss_lower_bound, plan.options.contributions
+    least, rows = bounds.loss_lower_bound, plan.unit.largest
     bound = None if least is None else least * rows**2
     return {"bound": bound, "excess": bounds.excess(plan.sse() / rows**2), "method": bounds.method}
 

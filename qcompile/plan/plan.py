@@ -18,7 +18,7 @@ from qcompile.lattice.lattice import Lattice
 from qcompile.plan.allocation import exact_scales, root_total, unit_variances
 from qcompile.plan.options import Options
 from qcompile.privacy.noise.scale import Scale
-from qcompile.privacy.unit import PrivacyUnit
+from qcompile.privacy.unit import CountColumn, PrivacyUnit
 from qcompile.queries.workload import Family, Workload
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import Strategy
@@ -106,6 +106,7 @@ class Plan:
       plain_sse: total weighted squared error at cost 1 of the plain decomposition, where other designs were compared
         with it; None where there was nothing to compare.
       version: of the qcompile that compiled it; part of its hash, so that a file written again keeps its hash.
+      counted: the column of counts of a run, which says what a row is; None in a plan by itself, and not in its file.
     """
 
     workload: Workload
@@ -114,6 +115,7 @@ class Plan:
     options: Options
     plain_sse: float | None = None
     version: str = __version__
+    counted: CountColumn | None = None
 
     def __repr__(self) -> str:
         size = f"{self.queries:,} queries in {plural(len(self.workload.families), 'family', 'families')}"
@@ -152,7 +154,8 @@ class Plan:
     @cached_property
     def unit(self) -> PrivacyUnit:
         """The privacy unit, which says what tables are neighbours."""
-        return PrivacyUnit.of(self.options.neighbours, self.options.contributions, self.workload.schema)
+        options = self.options
+        return PrivacyUnit.of(options.neighbours, options.contributions, self.workload.schema, self.counted)
 
     @cached_property
     def sensitivities(self) -> Array:
@@ -243,7 +246,7 @@ class Plan:
         return graph
 
     def scales(self, charge: Fraction) -> tuple[Scale, ...]:
-        """Exact noise scales per class for a charge rho.
+        """Exact noise scales per class for a charge rho, in steps of the histogram (counts, unless a run has weights).
 
         Raises:
           InternalError: the recomputed cost does not match the charge.
@@ -257,9 +260,14 @@ class Plan:
         for index, node in enumerate(self.closure.nodes):
             c = int(self.closure.class_of[index])
             if c >= 0:
-                s = scales[c]
+                s, step = scales[c], self.unit.step
                 yield Measurement(
-                    self.closure.names(node), self.strategies[c], self.closure.orders[index], s.sigma, s.grid, s.cost
+                    attributes=self.closure.names(node),
+                    strategy=self.strategies[c],
+                    order=self.closure.orders[index],
+                    scale=s.sigma * step,
+                    grid=s.grid * step,
+                    cost=s.cost,
                 )
 
 

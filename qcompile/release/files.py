@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from qcompile.support.files import replacing
 
 KIND = "qcompile release"
 VERSION = 7
+"""Version 6 lacked the column of counts, and residual bases that are not written out."""
 
 OLDEST = 5
 """Holds a plan of version 3; see `qcompile.storage.OLDEST`."""
@@ -69,10 +70,8 @@ def fill(
 
 
 def _contents(release: Release, plan: PlanDocument) -> dict[str, Any]:
-    provenance = asdict(release.provenance)
-    provenance["charge"] = str(release.provenance.charge)
     return {
-        "provenance": provenance,
+        "provenance": release.provenance.data(),
         "plan": dict(plan.data),
         "scales": [scale_data(s) for s in release.scales],
         "history": None if release.history is None else history_data(release.history),
@@ -92,11 +91,13 @@ def load_release(path: str | Path) -> Release:
         plan = read_plan(document["plan"], store)
         facts: dict[str, Any] = dict(document["provenance"])
         facts["charge"], facts["stamps"] = read_fraction(facts["charge"]), tuple(map(str, facts["stamps"]))
+        facts |= {n: read_fraction(facts[n]) for n in ("max_count", "count_step") if facts.get(n) is not None}
         if not has_gaussian_curve(
             facts.get("mechanism", "batch"), facts["noise"]
         ):  # earlier versions stated it there, too
             facts["budget"] = without_mu(facts["budget"])
         provenance = Provenance(**facts)
+        plan = replace(plan, counted=provenance.counted)
         _check_terms(plan, provenance, document["plan"])
         scales, history = _scales_and_history(plan, provenance, document)
     except StorageError:

@@ -35,9 +35,10 @@ class Release:
     Attributes:
       plan: what was measured.
       provenance: the terms.
-      scales: the noise of each class in a batch; empty where the run was adaptive.
+      scales: the noise of each class in a batch, in steps of counts (see `Provenance.count_step`); empty where the run
+        was adaptive.
       values: per node, its measurements: multiples of the grid with rounded noise, else numbers; of an adaptive run the
-        averages, in counts, empty where a node was not measured. Of a large file they are read when they are asked for.
+        averages, in steps of counts, empty where a node was not measured. Of a large file they are read on demand.
       history: what an adaptive run did, round by round; None for a batch.
     """
 
@@ -51,7 +52,8 @@ class Release:
         workload, terms = self.plan.workload, self.provenance
         size = f"{self.plan.queries:,} queries in {plural(len(workload.families), 'family', 'families')}"
         stamped = f", {NOT_PRIVATE}" if any(s.startswith(NOT_PRIVATE) for s in terms.stamps) else ""
-        return f"<Release: {terms.mechanism}, {size}, rho {float(terms.charge):.6g}{stamped}>"
+        counted = "" if self.plan.counted is None else f", rows: {self.plan.counted}"
+        return f"<Release: {terms.mechanism}, {size}, rho {float(terms.charge):.6g}{counted}{stamped}>"
 
     @cached_property
     def _measurements(self) -> Measurements:

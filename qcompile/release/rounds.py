@@ -158,7 +158,7 @@ def rounds_table(history: History, plan: Plan) -> pa.Table:
         "rho": ("float64", [float(r.budget) for r in rounds]),
         "selection_rho": ("float64", [float(r.selection.cost) if r.selection else None for r in rounds]),
         "measured": ("string", [", ".join(name(s.node) for s in r.steps) for r in rounds]),
-        "least_sigma": ("float64", [min(s.scale.sigma for s in r.steps) for r in rounds]),
+        "least_sigma": ("float64", [plan.unit.step * min(s.scale.sigma for s in r.steps) for r in rounds]),
         "skipped": ("int64", [len(r.skipped) for r in rounds]),
         "next": ("string", [f"{GROWTH}x" if r.grown else "" for r in rounds]),
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -46,7 +46,7 @@ class PreparedRun:
     """A run with everything decided but the data: what a dry run shows, and what is executed.
 
     Attributes:
-      plan: what is measured.
+      plan: what is measured, with the column of counts.
       document: the plan, serialised.
       options: of the run.
       charge: what a ledger will record.
@@ -67,7 +67,8 @@ class PreparedRun:
 
     def __repr__(self) -> str:
         queries = f"{self.options.mechanism} of {self.plan.queries:,} queries"
-        return f"<PreparedRun: {queries}, rho {float(self.charge.rho):.6g}, noise {self.options.noise!r}>"
+        counted = "" if self.plan.counted is None else f", rows: {self.plan.counted}"
+        return f"<PreparedRun: {queries}, rho {float(self.charge.rho):.6g}, noise {self.options.noise!r}{counted}>"
 
     @property
     def prediction(self) -> Prediction:
@@ -123,7 +124,8 @@ class PreparedRun:
         dataset, o = recognise(data), self.options
         self._require_fitting(dataset)
         require_apart(o.output, dataset.files(), self.ledger)
-        reading = Reading(o.unit, self.terms.contributions, leave_out=o.leaves_rows_out, count_column=o.count_column)
+        k, counted = self.terms.contributions, (o.count_column, o.max_count, o.count_step)
+        reading = Reading(o.unit, k, o.leaves_rows_out, *counted)
         limits = {"max_memory": o.max_memory, "workers": o.workers}
         with (
             claim(o, self._shared_terms(dataset), rows_of(self.plan)) as place,
@@ -143,11 +145,9 @@ class PreparedRun:
         of data come with the time of their last change, which says nothing of their contents.
         """
         o = self.options
-        terms = {name.replace("_", " "): value for name, value in asdict(self.terms).items()}
+        terms = {name.replace("_", " "): value for name, value in self.terms.data().items()}
         return terms | {
-            "charge": str(self.terms.charge),
             "test seed": o.test_seed,
-            "count column": o.count_column,
             "strict values": not o.leaves_rows_out,
             "data": dataset.identity(),
             "ledger": None if self.ledger is None else real_path(self.ledger.path),

@@ -14,7 +14,9 @@ from qcompile.errors import OptionError
 from qcompile.estimates.references import REFERENCES
 from qcompile.plan.basis import BASES
 from qcompile.privacy.budget import ACCOUNTINGS
+from qcompile.privacy.exact_numbers import Number
 from qcompile.privacy.ledger.ledger import Ledger
+from qcompile.privacy.unit import CountColumn
 from qcompile.release.provenance import MECHANISMS, NOISES
 from qcompile.support.arrays import DEFAULT_MEMORY
 from qcompile.support.options import bool_option, one_of, whole
@@ -47,7 +49,11 @@ class RunOptions:
         `qcompile.data.opening.open_data`.
       unit: the column with the ids of the privacy unit: at most `contributions` rows of each unit count, the others are
         left out before counting. Without it no unit may have more rows than the plan's `contributions`.
-      count_column: the column with the number of rows that each row of the data stands for.
+      count_column: the column with the number of rows that each row of the data stands for. Without `max_count` the
+        guarantee is for one unit of the column, as for a table with a row per unit.
+      max_count: the largest number that a row of the data can stand for: the guarantee is for a row of the data, the
+        noise is as many times as large, and larger counts are cut to it.
+      count_step: of weights: the step, such as "0.01", to whose multiples they are rounded, with `max_count`.
       strict_values: accept, although a ledger is charged, that a value that no policy covers ends the run with an
         error: the error reveals that there is such a value. Otherwise, with a ledger, attributes without a policy are
         refused, and rows with a null in a clipped column are left out.
@@ -70,6 +76,8 @@ class RunOptions:
     engine: str = "auto"
     unit: str | None = None
     count_column: str | None = None
+    max_count: Number | None = None
+    count_step: Number | None = None
     strict_values: bool = False
     workers: int | None = None
     max_memory: int | None = None
@@ -100,7 +108,7 @@ class RunOptions:
             whole("max_memory", self.max_memory, 1)
         if self.test_seed is not None:
             whole("test_seed", self.test_seed, 0)
-        Reading(self.unit, count_column=self.count_column)
+        Reading(self.unit, count_column=self.count_column, max_count=self.max_count, count_step=self.count_step)
 
     def _check_mechanism(self) -> None:
         if self.mechanism == "batch":
@@ -134,8 +142,17 @@ class RunOptions:
             )
 
     @property
+    def counted(self) -> CountColumn | None:
+        """The column of counts.
+
+        Raises:
+          OptionError: its options contradict each other.
+        """
+        return CountColumn.of(self.count_column, self.max_count, self.count_step)
+
+    @property
     def leaves_rows_out(self) -> bool:
-        """Whether rows with a null in a clipped column are left out: with a ledger, unless values are strict."""
+        """Whether rows with a null in a clipped column, or no count, are left out: with a ledger, unless strict."""
         return self.ledger is not None and not self.strict_values
 
     @property
@@ -163,6 +180,8 @@ class RunKeywords(TypedDict, total=False):
     engine: str
     unit: str | None
     count_column: str | None
+    max_count: Number | None
+    count_step: Number | None
     strict_values: bool
     workers: int | None
     max_memory: int | None

@@ -71,7 +71,7 @@ def predict_batch(plan: Plan, scales: Sequence[Scale], options: RunOptions) -> P
     return Prediction(
         nodes=nodes,
         draws=drawn,
-        sigma=(low, high),
+        sigma=(low * plan.unit.step, high * plan.unit.step),
         memory=memory(plan, drawn, options.threads, options.memory_limit),
         seconds=drawn / DRAWS_A_SECOND / options.threads + 1e-3 * nodes,
     )
@@ -84,7 +84,7 @@ def predict_adaptive(plan: Plan, scales: Sequence[Scale], options: RunOptions) -
     return Prediction(
         nodes=len(candidate_nodes(plan)),
         draws=None,
-        sigma=(low, math.inf),
+        sigma=(low * plan.unit.step, math.inf),
         memory=_held_bytes(plan, ADAPTIVE_COPIES * held, 1, options.memory_limit),
         seconds=held / CELLS_A_SECOND + 1e-2 * plan.closure.first_block,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from qcompile.errors import BudgetError, OptionError
@@ -40,6 +41,8 @@ def prepare(plan: Plan, budget: Budget, options: RunOptions) -> PreparedRun:
     require_output(options)
     ledger = _ledger(options)
     snapshot = None if ledger is None else ledger.snapshot
+    if options.counted is not None:
+        plan = replace(plan, counted=options.counted)
     _require_plan(plan, options)
     document = PlanDocument.of(plan)
     charge = _charge(plan, budget, document, options)
@@ -121,12 +124,15 @@ def _require_policies(plan: Plan) -> None:
 def _charge(plan: Plan, budget: Budget, document: PlanDocument, options: RunOptions) -> Charge:
     """The entry of the ledger, without its time."""
     request = ", ".join(f"{name} {value}" for name, value in budget.request.items())
+    counted = options.counted
+    by_unit = counted is not None and counted.most is None  # losses of these and of rows of the data do not add up
+    rows = "" if counted is None or by_unit else f", rows count for {counted}"
     return Charge(
         rho=budget.charge(options.accounting),
-        budget=f"{request} ({options.accounting})",
+        budget=f"{request} ({options.accounting}){rows}",
         neighbours=plan.options.neighbours,
         contributions=plan.options.contributions,
-        unit=options.unit,
+        unit=str(counted) if by_unit else options.unit,
         mechanism=options.mechanism,
         noise=options.noise,
         plan=document.hash,
@@ -147,6 +153,9 @@ def _terms(plan: Plan, budget: Budget, charge: Charge, options: RunOptions) -> P
         contributions=charge.contributions,
         mechanism=charge.mechanism,
         reference=options.reference,
-        unit=charge.unit,
+        unit=options.unit,
+        count_column=options.count_column,
+        max_count=None if plan.counted is None else plan.counted.most,
+        count_step=None if plan.counted is None else plan.counted.step,
         stamps=stamps(plan, options.noise, options.test_seed, leave_out=options.leaves_rows_out),
     )

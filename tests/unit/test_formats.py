@@ -1,7 +1,7 @@
 """Files of earlier formats keep their meaning: plan 3 and release 5, whose ordered factors ran through other cells.
 
 The files were written by the last commit before that changed, from the workload below and `counts`. Their answers, as
-they were printed then, are beside them.
+they were printed then, are beside them. Release 6 is of the last commit before releases had a column of counts.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tests.unit.plan.test_files import edit, members, reseal, rewrite
 FORMATS = pathlib.Path(__file__).resolve().parents[1] / "formats"
 PLAN, RELEASE, LEDGER = FORMATS / "plan-3.plan", FORMATS / "release-5.release", FORMATS / "ledger-1.ledger"
 ANSWERS = json.loads((FORMATS / "answers-5.json").read_text())
+RELEASES = {"5": RELEASE, "6": FORMATS / "release-6.release", "adaptive 6": FORMATS / "adaptive-6.release"}
 
 WORKLOAD = """schema {
   hour : integer 0..5 cyclic other "unknown"
@@ -84,11 +85,31 @@ def test_a_release_of_format_5_answers_as_it_did() -> None:
         np.testing.assert_allclose(table.column("std_error").to_numpy(), answers["std_error"], rtol=1e-9)
 
 
+def test_a_release_of_format_6_answers_as_it_did() -> None:
+    release = load_release(RELEASES["6"])
+    assert release.provenance.counted is release.plan.counted is None
+    for name, answers in json.loads((FORMATS / "answers-6.json").read_text()).items():
+        table = release.answers(name)
+        np.testing.assert_allclose(table.column("estimate").to_numpy(), answers["estimate"], atol=1e-7)
+        np.testing.assert_allclose(table.column("std_error").to_numpy(), answers["std_error"], rtol=1e-6)
+
+
+def test_an_adaptive_release_of_format_6_states_no_mu_any_more(tmp_path: pathlib.Path) -> None:
+    """It was stored with mu = sqrt(2 rho), which its selections may exceed."""
+    release = load_release(RELEASES["adaptive 6"])
+    assert b", mu " in members(RELEASES["adaptive 6"])["document.json"]
+    assert "mu" not in release.provenance.budget
+    release.save(tmp_path / "r")
+    assert load_release(tmp_path / "r").provenance == release.provenance
+    assert release.answers("arcs").equals(load_release(tmp_path / "r").answers("arcs"))
+
+
 def test_what_was_read_is_written_with_its_meaning(tmp_path: pathlib.Path) -> None:
     """The same document, so the same hashes: a release states that of its plan."""
     load_plan(PLAN).save(tmp_path / "p")
     load_release(RELEASE).save(tmp_path / "r")
-    for old, new in ((PLAN, tmp_path / "p"), (RELEASE, tmp_path / "r")):
+    load_release(RELEASES["6"]).save(tmp_path / "s")
+    for old, new in ((PLAN, tmp_path / "p"), (RELEASE, tmp_path / "r"), (RELEASES["6"], tmp_path / "s")):
         before, after = members(old), members(new)
         assert {**before, "manifest.json": b""} == {**after, "manifest.json": b""}
     assert load_plan(tmp_path / "p").version == "0.1.0"

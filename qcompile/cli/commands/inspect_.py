@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -85,17 +84,16 @@ def _rounds(release: Release, basis: str) -> str:
 def _release_json(release: Release | None) -> dict[str, Any]:
     if release is None:
         return {}
-    facts = asdict(release.provenance)
-    terms = {**facts, "charge": str(facts["charge"]), "stamps": list(facts["stamps"])}
+    terms = release.provenance.data()
     if release.history is None:
         return {"release": terms}
     return {"release": {**terms, "basis": release.history.basis, "rounds": release.rounds().to_pylist()}}
 
 
 def _terms(release: Release, content: str) -> str:
-    from qcompile.release.provenance import LEFT_OUT, left_out_note
+    from qcompile.release.provenance import note_text
 
-    p = release.provenance
+    p, schema = release.provenance, release.plan.workload.schema
     lines = [
         f"release of qcompile {p.version}",
         f"  charge       rho {p.charge} ({p.budget})",
@@ -104,7 +102,7 @@ def _terms(release: Release, content: str) -> str:
         f"  privacy      neighbouring tables differ in {release.plan.unit}{_unit(p.unit)}",
         f"  plan         {p.plan_hash}",
         f"  content      {content}",
-        *(f"  WARNING      {stamp}" for stamp in p.stamps if stamp != LEFT_OUT),
-        *([f"  NOTE         {left_out_note(release.plan.workload.schema)}"] if LEFT_OUT in p.stamps else []),
+        *(f"  WARNING      {stamp}" for stamp in p.stamps if note_text(stamp, schema) is None),
+        *(f"  NOTE         {note}" for stamp in p.stamps if (note := note_text(stamp, schema)) is not None),
     ]
     return "\n".join(lines) + "\n"

@@ -66,6 +66,12 @@ def run(
     count_column: str | None = typer.Option(
         None, "--count-column", metavar="COLUMN", help="Number of rows that each row of the data stands for."
     ),
+    max_count: str | None = typer.Option(
+        None, "--max-count", metavar="N", help="Protect each row of the data, with noise for up to this count of it."
+    ),
+    count_step: str | None = typer.Option(
+        None, "--count-step", metavar="STEP", help="With --max-count: round weights to multiples of this, e.g. 0.01."
+    ),
     strict_values: bool = typer.Option(
         False,
         "--strict-values",
@@ -128,7 +134,7 @@ def _print_run(prepared: PreparedRun, budget: Budget, verbose: bool) -> None:
     from qcompile.inspection.explain import privacy_text
     from qcompile.privacy.budget import Budget
     from qcompile.privacy.exact_numbers import amount_text
-    from qcompile.release.provenance import LEFT_OUT, left_out_note
+    from qcompile.release.provenance import note_text
 
     options, rho = prepared.options, prepared.charge.rho
     result(f"charge: {charge_text(budget, options.accounting)}")
@@ -138,7 +144,8 @@ def _print_run(prepared: PreparedRun, budget: Budget, verbose: bool) -> None:
     if prepared.remaining is not None:
         result(f"ledger: {options.ledger} will have rho {amount_text(prepared.remaining)} left")
     for stamp in prepared.terms.stamps:
-        message(f"note: {left_out_note(prepared.plan.workload.schema)}" if stamp == LEFT_OUT else f"warning: {stamp}")
+        note = note_text(stamp, prepared.plan.workload.schema)
+        message(f"warning: {stamp}" if note is None else f"note: {note}")
     result(_size_text(prepared))
     if options.mechanism == "batch":
         result("\n".join(table_lines(prepared.plan.summary(Budget(rho=rho)), limit=40)))

@@ -10,13 +10,11 @@ import numpy.typing as npt
 
 from qcompile.data.encode.cells import code_dtype, omitted_code, refused_code
 from qcompile.data.encode.reading import Reading
-from qcompile.errors import DataError
+from qcompile.data.encode.row_counts import LARGEST_TOTAL
+from qcompile.errors import DataError, SizeError
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, Schema
 
 Codes: TypeAlias = npt.NDArray[Any]
-
-LARGEST_TOTAL = 2**53
-"""Sums below are exact in 64-bit integers and in doubles alike."""
 
 
 class RowFilter:
@@ -65,8 +63,7 @@ class RowFilter:
 
     def _weights(self, counts: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         weights = np.asarray(counts, dtype=np.float64)
-        # Written so that NaN, which a null becomes, fails too.
-        good = (weights >= 0) & (weights <= LARGEST_TOTAL) & (weights == np.floor(weights))
+        good = weights >= 0  # not NaN, which a null becomes
         if good.all():
             return weights
         self._bad_counts = True
@@ -76,8 +73,7 @@ class RowFilter:
         """Refuse the data if a value of any batch has to be refused.
 
         Raises:
-          DataError: an attribute has values that no policy covers, or the counts are not whole numbers. The message
-            names columns only.
+          DataError, SizeError: see `require_accepted`.
         """
         require_accepted(self.schema, self.reading, self._refused, self._bad_counts, self.total)
 
@@ -89,23 +85,34 @@ def require_accepted(schema: Schema, reading: Reading, bad: Iterable[str], bad_c
       schema: the attributes.
       reading: how the data is read.
       bad: names of the attributes with such values.
-      bad_counts: True if the column of counts holds anything but whole numbers from 0.
-      total: rows that count.
+      bad_counts: True if the column of counts holds something that is no count.
+      total: rows that count, or steps of their counts.
 
     Raises:
-      DataError: there is something to refuse.
+      DataError: there is something to refuse. The message names columns only.
+      SizeError: the counts are too large to be added up; a `DataError` where values are refused anyway.
     """
     names = set(bad)
     problems = [refusal_message(a) for a in schema if a.name in names]
     if bad_counts:
-        problems.append(
-            f"column {reading.count_column!r} has nulls or values that are not whole numbers from 0 to 2^53, so they "
-            "cannot be counts; fix the data"
-        )
+        problems.append(_bad_counts_message(reading))
     elif total >= LARGEST_TOTAL:
-        problems.append(f"column {reading.count_column!r} counts 2^53 rows or more, which cannot be added up exactly")
+        large = f"column {reading.count_column!r} counts 2^53 rows or more, which cannot be added up exactly"
+        if reading.leave_out:
+            raise SizeError(large)
+        problems.append(large)
     if problems:
         raise DataError("\n".join(problems))
+
+
+def _bad_counts_message(reading: Reading) -> str:
+    column = f"column {reading.count_column!r} has nulls or values that are not"
+    if reading.counted is not None and reading.counted.step is not None:
+        return f"{column} numbers from 0, so they cannot be weights; fix the data"
+    return (
+        f"{column} whole numbers from 0 to 2^53, so they cannot be counts; fix the data, or, for weights, declare the "
+        "largest and a step: --max-count, --count-step (max_count, count_step)"
+    )
 
 
 def may_refuse(attribute: Attribute, leave_out: bool) -> bool:

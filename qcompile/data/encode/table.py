@@ -6,6 +6,7 @@ from typing import Any
 
 from qcompile.data.encode.cells import encode_columns, parse_column
 from qcompile.data.encode.reading import Reading
+from qcompile.data.encode.row_counts import count_steps
 from qcompile.data.encode.units import is_kept, is_without_id, rank_rows, unit_ids, units_of_part
 from qcompile.data.sources.columns import SourceTable
 from qcompile.errors import DataError
@@ -16,7 +17,7 @@ def encode_table(source: SourceTable, schema: Schema, reading: Reading) -> Any:
     """Return the Ibis table that `acceptance.RowFilter` checks: codes in schema order and at most one column more.
 
     With a unit that is ``kept``, whether the row counts; the ids stay in the engine. With a column of counts it is
-    ``weight``, a double, null where there is no number.
+    ``weight``, see `qcompile.data.encode.row_counts.count_steps`.
 
     Args:
       source: opened with the columns of `qcompile.data.encode.units.columns_to_open`.
@@ -28,8 +29,9 @@ def encode_table(source: SourceTable, schema: Schema, reading: Reading) -> Any:
     """
     if reading.unit is not None:
         return _cut_units(_encode_with_ids(source, schema, reading.unit), schema, reading)
-    if reading.count_column is not None:
-        return encode_columns(source, schema, weight=_weight(source, schema, reading.count_column))
+    if reading.counted is not None:
+        number = _number(source, schema, reading.counted.name)
+        return encode_columns(source, schema, weight=count_steps(number, reading.counted, reading.leave_out))
     return encode_columns(source, schema)
 
 
@@ -66,7 +68,7 @@ def _code_names(schema: Schema) -> list[str]:
     return [f"c{i}" for i in range(len(schema))]
 
 
-def _weight(source: SourceTable, schema: Schema, name: str) -> Any:
+def _number(source: SourceTable, schema: Schema, name: str) -> Any:
     position = len(schema)
     if source.kinds is None or source.kinds[position] == "null":
         return parse_column(source, position, "number")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from qcompile.data.encode.acceptance import LARGEST_TOTAL
+from qcompile.data.encode.row_counts import LARGEST_TOTAL
 from qcompile.data.engines.cover import Names
 from qcompile.errors import DataError, did_you_mean
 from qcompile.queries.schema import Schema

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from qcompile.data.encode.acceptance import LARGEST_TOTAL, may_refuse, require_accepted
+from qcompile.data.encode.acceptance import may_refuse, require_accepted
 from qcompile.data.encode.cells import refused_code
 from qcompile.data.encode.reading import Reading
+from qcompile.data.encode.row_counts import LARGEST_TOTAL
 from qcompile.data.encode.units import is_counted
 from qcompile.data.engines.cover import Names
 from qcompile.data.engines.dialects import require_compilable, translate
@@ -60,6 +61,7 @@ def push_down(
     total = _check(connection, codes, schema, reading, explain, rows)
     # Rows that have become refused since are no cells: they must not fall into others.
     good = [codes[f"c{i}"] != refused_code(a) for i, a in enumerate(schema) if may_refuse(a, reading.leave_out)]
+    good += [] if reading.counted is None else [codes.weight.notnull()]
     kept = codes.filter(_counts(codes, schema, reading), *good).view()
 
     query = partial(_query_tables if has_lists(connection) else _query_table, kept, schema, reading)
@@ -91,11 +93,9 @@ def _checks(codes: Any, schema: Schema, reading: Reading) -> Any:
     checked = _checked(schema, reading)
     sums |= {f"refused{i}": codes.count(where=codes[f"c{i}"] == refused_code(a)) for i, a in checked}
     if reading.count_column is not None:
-        weight = codes.weight
-        good = (weight >= 0) & (weight <= LARGEST_TOTAL) & (weight == weight.floor())
-        sums["bad"] = codes.count(where=~good.fill_null(False))
+        sums["bad"] = codes.count(where=codes.weight.isnull())
         # Doubles, which do not overflow; a sum below 2^53 is exact, and one that is not has passed 2^53.
-        sums["total"] = ibis.ifelse(kept & good.fill_null(False), weight, 0.0).sum()
+        sums["total"] = ibis.ifelse(kept & codes.weight.notnull(), codes.weight, 0.0).sum()
     return codes.aggregate(**sums)
 
 

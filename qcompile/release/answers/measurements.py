@@ -60,7 +60,7 @@ class Measurements:
         else:
             for node, precision in self.history.precisions().items():
                 variances[node] = 1 / precision
-        return variances
+        return np.asarray(variances * self.plan.unit.step**2)
 
     def in_counts(self, node: int) -> Array:
         """The measurements y of a node or block in counts, ``(rows,)``, by its position in the lattice."""
@@ -68,7 +68,7 @@ class Measurements:
         counts = values.astype(np.float64)
         if values.dtype.kind == "i":
             counts *= self.scales[int(self.plan.closure.class_of[node])].grid
-        return np.asarray(counts)
+        return np.asarray(counts * self.plan.unit.step)  # what was counted are steps of weights, or of 1
 
     @cached_property
     def sources(self) -> tuple[AnswerSource, ...]:
