@@ -12,7 +12,7 @@ from qcompile.grammar.meaning.scope import Scope
 from qcompile.grammar.printing import printer
 from qcompile.grammar.reading import syntax
 from qcompile.grammar.reading.source import At
-from qcompile.grammar.reading.words import is_whole, string_text
+from qcompile.grammar.reading.words import is_whole
 from qcompile.queries.factors import Abs, Affine
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain
 
@@ -37,7 +37,7 @@ def describe_outside(leaf: syntax.Predicate, scope: Scope) -> str:
         return ""
     closed_ends = scope.asked and attribute.policy.kind == "clip"
     below, above = _sides(attribute, relation, numbers, closed_ends)
-    return _sentence(attribute, below, above) if below or above else ""
+    return attribute.outside_text(below=below, above=above) if below or above else ""
 
 
 def _end_of_order(attribute: Attribute, relation: str, constant: syntax.Operand) -> str:
@@ -89,23 +89,6 @@ def _ends(attribute: Attribute) -> tuple[float | int, float | int]:
         return attribute.domain.low, attribute.domain.high
     assert not isinstance(attribute.domain, CategoryDomain)
     return attribute.domain.edges[0], attribute.domain.edges[-1]
-
-
-def _sentence(attribute: Attribute, below: bool, above: bool) -> str:
-    last = attribute.domain.size - 1
-    holds = f"{attribute.name!r} holds {attribute.span_label(0, last)}"
-    match attribute.policy.kind:
-        case "clip":
-            count = "count as" if isinstance(attribute.domain, IntegerDomain) else "count in"
-            smaller = [f"smaller values {count} {attribute.label(0)}"] if below else []
-            larger = [f"larger values {count} {attribute.label(last)}"] if above else []
-            return f"{holds}; {', '.join(smaller + larger)} (clip)"
-        case "other":
-            return f"{holds}; other values count as {string_text(attribute.policy.other or '')}"
-        case "drop":
-            return f"{holds}; rows with other values are left out of all counts (drop)"
-        case _:
-            return f"{holds}, and no row has another value"
 
 
 def report_extent(text: str, at: At, outside: list[str], scope: Scope, *, everywhere: bool) -> None:

@@ -174,6 +174,29 @@ class Attribute:
             return f"{self.domain.label(low).split(',')[0]},{self.domain.label(high).split(',')[1]}"
         return f"{self.label(low)}..{self.label(high)}"
 
+    def outside_text(self, *, below: bool = True, above: bool = True) -> str:
+        """Return a sentence on where values outside of the domain of a number are counted.
+
+        Args:
+          below: whether it is about smaller values; only ``clip`` treats the two sides differently.
+          above: whether it is about larger values.
+        """
+        last = self.domain.size - 1
+        holds = f"{self.name!r} holds {self.span_label(0, last)}"
+        match self.policy.kind:
+            case "clip":
+                count = "count as" if isinstance(self.domain, IntegerDomain) else "count in"
+                smaller = [f"smaller values {count} {self.label(0)}"] if below else []
+                larger = [f"larger values {count} {self.label(last)}"] if above else []
+                return f"{holds}; {', '.join(smaller + larger)} (clip)"
+            case "other":
+                label = repr(self.policy.other)[1:-1]  # without control characters
+                return f'{holds}; other values count as "{label}"'
+            case "drop":
+                return f"{holds}; rows with other values are left out of all counts (drop)"
+            case _:
+                return f"{holds}, and no row has another value"
+
 
 @dataclass(frozen=True, repr=False)
 class Schema:

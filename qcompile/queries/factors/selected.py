@@ -13,7 +13,8 @@ import numpy as np
 
 from qcompile.errors import OptionError, did_you_mean
 from qcompile.queries.factors import Factor
-from qcompile.queries.factors.base import CHUNK, Dense, Key
+from qcompile.queries.factors.base import CHUNK, Dense, Key, OneAttribute
+from qcompile.queries.schema import CategoryDomain
 from qcompile.support.arrays import Array, IntArray, cells, digest, require_memory
 
 
@@ -70,8 +71,17 @@ def with_labels(column: str, factors: Sequence[Factor], wanted: Collection[str])
     known = dict.fromkeys(itertools.chain.from_iterable(labels))
     for label in wanted:
         if label not in known:
-            raise OptionError(f"no row has the label {label!r} in column {column!r}; {did_you_mean(label, known)}")
+            hint = "; ".join([*_outside(factors), did_you_mean(label, known)])
+            raise OptionError(f"no row has the label {label!r} in column {column!r}; {hint}")
     return [_chosen(f, texts, wanted) for f, texts in zip(factors, labels, strict=True)]
+
+
+def _outside(factors: Sequence[Factor]) -> list[str]:
+    """Where the values outside of a column of numbers are counted."""
+    factor = factors[0]
+    if not isinstance(factor, OneAttribute) or isinstance(factor.attribute.domain, CategoryDomain):
+        return []
+    return [factor.attribute.outside_text()]
 
 
 def _chosen(factor: Factor, labels: Sequence[str], wanted: Collection[str]) -> Factor | None:

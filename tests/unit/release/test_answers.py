@@ -243,7 +243,11 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
     "no text": ("ages", {"of": 5}, "of takes one text or several, got 5"),
     "unknown column": ("ages", {"where": {"agee": "<= 4"}}, "no label column 'agee'; did you mean 'age'"),
     "column outside of": ("three", {"of": ("age", "sex", "pay"), "where": {"month": "1"}}, "no label column 'month'"),
-    "unknown label": ("ages", {"where": {"age": "<= 8"}}, "no row has the label '<= 8' in column 'age'; did you mean"),
+    "unknown label": (
+        "ages",
+        {"where": {"age": "<= 8"}},
+        "no row has the label '<= 8' in column 'age'; 'age' holds .*; did you mean",
+    ),
     "one of two": ("ages", {"where": {"age": ["<= 7", "7"]}}, "label '7' in column 'age'"),
     "no label": ("ages", {"where": {"age": []}}, "names no label of 'age'"),
     "number": ("ages", {"where": {"age": 7}}, r"where\['age'\] takes one text or several, got 7"),
