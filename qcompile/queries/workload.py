@@ -76,7 +76,7 @@ class Family:
             raise IntegrityError(f"family {self.name!r}: cannot choose {self.choose} of {len(self.factors)} factors")
 
     def __repr__(self) -> str:
-        return f"<Family {self.name!r}: {self.count:,} queries in {plural(self.views, 'product')}>"
+        return f"<Family {self.name!r}: {plural(self.count, 'query', 'queries')} in {plural(self.views, 'product')}>"
 
     def products(self) -> Iterator[Product]:
         """Iterate over the products, smallest subsets first, each in the listed order of factors."""
@@ -138,7 +138,7 @@ class Workload:
     def __repr__(self) -> str:
         families = plural(len(self.families), "family", "families")
         attributes = plural(len(self.schema), "attribute")
-        return f"<Workload: {self.queries:,} queries in {families} over {attributes}>"
+        return f"<Workload: {plural(self.queries, 'query', 'queries')} in {families} over {attributes}>"
 
     @cached_property
     def queries(self) -> int:
