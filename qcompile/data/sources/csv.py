@@ -59,7 +59,7 @@ def open_csv(paths: Sequence[Path], schema: Schema, connection: Any) -> SourceTa
 
 def read_text_columns(paths: Sequence[Path], columns: int, connection: Any) -> Any:
     """Read all fields as text, in columns ``f0, f1, ...``: no pattern, no partition folder, no sniffing."""
-    return connection.read_csv(
+    table = connection.read_csv(
         [glob.escape(str(path.absolute())) for path in paths],
         columns={f"f{i}": "string" for i in range(columns)},
         header=True,
@@ -72,6 +72,8 @@ def read_text_columns(paths: Sequence[Path], columns: int, connection: Any) -> A
         allow_quoted_nulls=False,
         strict_mode=True,
     )
+    # DuckDB skips blank lines by itself where there are several columns; of a single one they would be nulls.
+    return table.filter(table.f0.notnull()) if columns == 1 else table
 
 
 def locate_csv_columns(paths: Sequence[Path], schema: Schema) -> tuple[list[str], list[int]]:

@@ -13,6 +13,7 @@ import pytest
 
 from qcompile.data import read
 from qcompile.data.curator.draft import draft
+from qcompile.data.opening import open_data
 from qcompile.data.sources import columns, file_formats
 from qcompile.data.sources import parquet as parquet_files
 from qcompile.errors import DataError
@@ -318,3 +319,15 @@ def test_nothing_is_printed(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture
     path.write_bytes(DEFECTS["open quote"][0])
     problem(path)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("header", ["age", "age,other"])
+def test_blank_lines_are_no_rows(header: str, end: str, engine: str, tmp_path: pathlib.Path) -> None:
+    schema = Schema((Attribute("age", CategoryDomain(("1", "")), Policy("other", "rest")),))
+    rest = ",x" if "," in header else ""
+    lines = [header, "", f"1{rest}", "", "", f'""{rest}', f"2{rest}", "", ""]
+    (tmp_path / "t.csv").write_text(end.join(lines) + end, newline="")
+    with open_data(tmp_path / "t.csv", schema, [("age",)], engine=engine) as counts:
+        assert dict(counts.tables([("age",)]))[("age",)]().tolist() == [1, 1, 1]

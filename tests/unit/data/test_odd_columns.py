@@ -72,9 +72,9 @@ def test_types_of_duckdb_that_are_not_known(type_: str, tmp_path: pathlib.Path) 
     data = database(tmp_path, type_, DUCKDB_TYPES[type_])
     assert read(data, SCHEMA).total == 2
     assert "x : integer 1..2 clip" in draft(data)
-    for problem in (lambda: read(data, ODD), lambda: read(data, SCHEMA, unit="odd")):
+    for schema, unit in ((ODD, None), (SCHEMA, "odd")):
         with pytest.raises(DataError) as caught:
-            problem()
+            read(data, schema, unit=unit)
         assert re.search(r"is of type [a-z_]+[,;]", str(caught.value)), str(caught.value)
         assert "secret" not in str(caught.value)
 
@@ -98,9 +98,9 @@ def test_types_of_arrow(name: str) -> None:
     data = pa.table({"x": [1, 2], "odd": ARROW_COLUMNS[name]()})
     assert read(data, SCHEMA).total == 2
     assert "x : integer 1..2 clip" in draft(data)
-    for problem in (lambda: read(data, ODD), lambda: read(data, SCHEMA, unit="odd")):
+    for schema, unit in ((ODD, None), (SCHEMA, "odd")):
         with pytest.raises(DataError, match="is of type") as caught:
-            problem()
+            read(data, schema, unit=unit)
         assert "secret" not in str(caught.value)
 
 
