@@ -6,6 +6,7 @@ One root, double inheritance where a builtin fits, and the data of the error on 
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -150,6 +151,9 @@ MOST_LETTERS = 2**17
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a suggestion such as "did you mean 'husage'?", the list of known names, or an empty text."""
     names = list(known)
+    alike = _same_but_for_form(name, names)
+    if alike:
+        return alike
     close = difflib.get_close_matches(name, comparable(name, names), n=1, cutoff=0.6)
     if not close:
         close = [k for k in names if k.casefold() == name.casefold()][:1]
@@ -159,6 +163,19 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         return ""
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     return f"known: {listed}"
+
+
+def _same_but_for_form(name: str, names: list[str]) -> str:
+    """Return a suggestion of a name that looks the same, but is composed of other characters; an empty text if none."""
+    key = unicodedata.normalize("NFC", name)
+    for known in names:
+        if known != name and unicodedata.normalize("NFC", known) == key:
+            form = "composed" if known == key else "decomposed"
+            return (
+                f"did you mean {known!r} in its {form} Unicode form, {ascii(known)}? It looks the same as "
+                f"{ascii(name)}; write both in one form"
+            )
+    return ""
 
 
 def comparable(name: str, names: list[str]) -> list[str]:

@@ -20,6 +20,9 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _SIMPLE_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 _WRITTEN = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
+_STEERING = "\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
+"""Ends of lines and marks of direction, which are not seen themselves but change the order of what is."""
+
 
 def name_text(name: str) -> str:
     """Quote a name where needed: plain, or in backquotes."""
@@ -41,9 +44,13 @@ def string_text(value: str) -> str:
 def _escape(character: str) -> str:
     if character in _WRITTEN:
         return _WRITTEN[character]
-    if ord(character) < 32 or 0x7F <= ord(character) < 0xA0 or character in "\u2028\u2029\ufeff":
-        return f"\\u{ord(character):04x}"
-    return character
+    return f"\\u{ord(character):04x}" if is_hidden(character) else character
+
+
+def is_hidden(character: str) -> bool:
+    """True for characters that steer a terminal or the direction of writing, except tab and line feed."""
+    code = ord(character)
+    return (code < 32 and character not in "\t\n") or 0x7F <= code < 0xA0 or character in _STEERING
 
 
 def read_string(word: str) -> str:

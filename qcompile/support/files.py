@@ -78,11 +78,15 @@ def require_short_name(target: Path) -> None:
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Path, *, mode: int | None = None) -> Iterator[Path]:
     """Yield a temporary file for the caller to fill; it takes the place of ``path`` when the block succeeds.
 
     The contents are on disk before the rename, which is atomic. A link stays a link; a file keeps its permissions,
     a new one has the usual ones. Where the block fails, nothing is left behind.
+
+    Args:
+      path: of the file.
+      mode: permissions of a new file, such as 0o600; the usual ones where None.
 
     Raises:
       StorageError: the file cannot be written.
@@ -91,7 +95,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     try:
         with hidden_file(target) as temporary:
             yield temporary
-            finish_file(temporary, target.stat().st_mode & 0o7777 if target.exists() else usual_mode())
+            new_mode = usual_mode() if mode is None else mode
+            finish_file(temporary, target.stat().st_mode & 0o7777 if target.exists() else new_mode)
             os.replace(temporary, target)
             sync_folder(target.parent)
     except OSError as e:

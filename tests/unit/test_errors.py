@@ -50,3 +50,12 @@ def test_fifty_suggestions_take_less_than_two_seconds(kind: str) -> None:
     for i in range(10):
         assert did_you_mean(f"{names[-1]}{i}", names)
     assert 5 * (time.process_time() - start) < 3
+
+
+def test_a_name_in_another_unicode_form_is_described() -> None:
+    composed, decomposed = "caf\u00e9", "cafe\u0301"
+    hint = did_you_mean(composed, ["cafe", "café2", decomposed])
+    assert hint.startswith(f"did you mean {decomposed!r} in its decomposed Unicode form, 'cafe\\u0301'?")
+    assert "'caf\\xe9'" in hint
+    assert "in its composed Unicode form" in did_you_mean(decomposed, [composed])
+    assert did_you_mean("cafe", [composed]) == f"did you mean {composed!r}?"

@@ -22,7 +22,9 @@ def root() -> None:
 def draft(
     data: str = typer.Argument(..., metavar="DATA", help="The confidential table: a file, a folder, or a database."),
     table: str | None = TABLE,
-    output: str | None = typer.Option(None, "-o", "--output", metavar="FILE.q", help="Where to write it, else stdout."),
+    output: str | None = typer.Option(
+        None, "-o", "--output", metavar="FILE.q", help="Where to write it; stdout where absent or -."
+    ),
 ) -> None:
     """Draft a workload file from a table: CONFIDENTIAL, until each domain is replaced by public knowledge.
 
@@ -31,13 +33,15 @@ def draft(
     from qcompile.data.curator.draft import draft as drafted
     from qcompile.support.files import replacing
 
+    if output == "-":
+        output = None
     if output is not None:
         _require_new(output, *([data] if table is None else []))
     text = drafted(source_of(data, table))
     if output is None:
         result(text.rstrip("\n"))
     else:
-        with replacing(output) as temporary:
+        with replacing(output, mode=0o600) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="")
     name = "this draft" if output is None else output
     message(f"warning: {name} was read from the data; it is as confidential as the data until every domain is replaced")

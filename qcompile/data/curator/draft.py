@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from qcompile.data.curator.label_order import is_missing, sort_labels
 from qcompile.data.curator.round_bins import round_edges
-from qcompile.data.curator.survey import MOST_LABELS, Column, survey
+from qcompile.data.curator.survey import MOST_LABELS, MOST_WORDS, Column, survey
 from qcompile.data.recognition import recognise
 from qcompile.errors import DataError, WorkloadError
 from qcompile.grammar import format_text, parse
 from qcompile.grammar.meaning.scope import visual_key
-from qcompile.grammar.reading.words import name_text, string_text
+from qcompile.grammar.reading.words import is_hidden, name_text, string_text
 from qcompile.queries.schema import number_text
 
 MOST_INTEGERS = 256
@@ -106,6 +107,8 @@ def _bad_name(name: object, number: int, seen: set[str]) -> str | None:
         return "the column has no name"
     if "\r" in name:
         return "the name holds a carriage return"
+    if any(is_hidden(character) for character in name):
+        return "the name holds characters that are not shown, or turn the direction of writing; rename the column"
     if number > 1:
         return f"{number} columns have this name"
     return "another name differs by case or Unicode form only" if visual_key(name) in seen else None
@@ -148,12 +151,18 @@ def _unusable(column: Column) -> str | None:
 
 
 def _is_number(column: Column) -> bool:
-    """True if all values are numbers, or nearly all of many different ones."""
+    """True if all values are numbers or mean a missing value, or nearly all of many different ones are numbers."""
     return column.numbers > 0 and (
         column.numbers == column.values
         or column.kind == "number"
+        or _only_missing(column)
         or (column.distinct > FEW and column.numbers > 0.9 * column.values)
     )
+
+
+def _only_missing(column: Column) -> bool:
+    """True if all texts beside the numbers mean a missing value."""
+    return 0 < len(column.words) <= MOST_WORDS and all(map(is_missing, column.words))
 
 
 def _number_line(column: Column) -> tuple[str, int]:
@@ -162,9 +171,9 @@ def _number_line(column: Column) -> tuple[str, int]:
     # What is no number cannot be clipped.
     odd = column.rows - column.numbers
     policy = 'other "missing"' if odd else "clip"
-    start = f"{name_text(column.name)} :"
+    start, end = f"{name_text(column.name)} :", _missing_comment(column)
     if column.whole == column.numbers and span <= MOST_INTEGERS and max(-low, high) < 2**53:
-        return f"{start} integer {number_text(low)}..{number_text(high)} {policy}", int(span) + bool(odd)
+        return f"{start} integer {number_text(low)}..{number_text(high)} {policy}{end}", int(span) + bool(odd)
     edges = round_edges(low, high)
     if edges is None:
         return _comment(column.name, "the numbers are too large, or too close together, for bins")
@@ -172,11 +181,16 @@ def _number_line(column: Column) -> tuple[str, int]:
     if column.whole == column.numbers == column.distinct == column.rows > MOST_LABELS:
         reason = "every row has a number of its own, like an identifier; if it is a quantity, write"
         return _comment(column.name, f"{reason} {line}")
-    return line, len(edges) - 1 + bool(odd)
+    return line + end, len(edges) - 1 + bool(odd)
+
+
+def _missing_comment(column: Column) -> str:
+    """A comment with the texts that were taken for a missing value; empty where there are none."""
+    return f"  # taken as missing: {', '.join(map(string_text, column.words))}" if _only_missing(column) else ""
 
 
 def _category_line(column: Column) -> tuple[str, int]:
-    labels: Sequence[str] = column.labels
+    labels: Sequence[str] = sort_labels(column.labels)
     if column.flags == column.values:
         listed, labels = "false, true", ("false", "true")
     else:

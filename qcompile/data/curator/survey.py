@@ -18,6 +18,9 @@ from qcompile.queries.schema import Schema
 MOST_LABELS = 100
 """Different values up to which they are listed."""
 
+MOST_WORDS = 8
+"""Different texts beside numbers that may all mean a missing value."""
+
 AT_ONCE = 50
 """Columns that are looked at in one scan."""
 
@@ -42,6 +45,7 @@ class Column:
       low: smallest number; None where there is none.
       high: largest number.
       labels: the different values, sorted, where they are texts, and few.
+      words: the different texts beside numbers in a CSV file, sorted; `MOST_WORDS` and one more at most.
     """
 
     name: str
@@ -57,6 +61,7 @@ class Column:
     low: float | None = None
     high: float | None = None
     labels: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
 
     @property
     def values(self) -> int:
@@ -85,7 +90,7 @@ def survey(data: Dataset, names: Sequence[str]) -> Iterator[Column]:
             for i, name in enumerate(some):
                 fields = {field: row[f"{field}{i}"] for field in _facts(source, i)}
                 column = Column(name, _kind(source, i), row["rows"], **fields)
-                yield _with_labels(connection, source, i, column)
+                yield _with_words(connection, source, i, _with_labels(connection, source, i, column))
 
 
 def _kind(source: SourceTable, position: int) -> Kind:
@@ -127,3 +132,13 @@ def _with_labels(connection: Any, source: SourceTable, position: int, column: Co
         return column
     values = source.table.select(value=f"c{position}").view().filter(lambda t: t.value.notnull()).distinct()
     return replace(column, labels=tuple(sorted(row["value"] for row in fetch(connection, values, source.explain))))
+
+
+def _with_words(connection: Any, source: SourceTable, position: int, column: Column) -> Column:
+    if source.kinds is not None or not 0 < column.numbers < column.values:
+        return column
+    number = parse_column(source, position, "number")
+    values = source.table.select(value=f"c{position}", number=number).view()
+    words = values.filter(lambda t: t.value.notnull() & t.number.isnull()).select("value").distinct()
+    rows = fetch(connection, words.limit(MOST_WORDS + 1), source.explain)
+    return replace(column, words=tuple(sorted(row["value"] for row in rows)))

@@ -16,7 +16,7 @@ from typing import Any
 
 from qcompile.data.sources.columns import SourceTable, locate, require_column_limit, select_columns
 from qcompile.data.sources.engine_errors import call_engine
-from qcompile.errors import DataError
+from qcompile.errors import DataError, did_you_mean
 from qcompile.queries.schema import Schema
 from qcompile.support.arrays import bytes_text
 
@@ -200,6 +200,9 @@ def _require_commas(path: Path, schema: Schema, matches: int) -> None:
 
 def _no_header(path: Path, schema: Schema, header: list[str]) -> str:
     # Without a header this line is a record, so nothing of it may be quoted, except names we know anyway.
+    hints = [hint for name in schema.names if "Unicode form" in (hint := did_you_mean(name, header))]
+    if hints:
+        return f"{path} lacks the columns of the schema: {hints[0]}"
     loose = {field.strip().casefold() for field in header}
     alike = [name for name in schema.names if name.strip().casefold() in loose]
     if alike:

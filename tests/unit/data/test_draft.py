@@ -19,6 +19,7 @@ import qcompile
 from qcompile.cli.commands.schema import app
 from qcompile.data import read
 from qcompile.data.curator.draft import draft
+from qcompile.data.curator.label_order import sort_labels
 from qcompile.data.curator.round_bins import MOST_BINS, round_edges
 from qcompile.errors import DataError, OptionError, StorageError
 from qcompile.grammar import format_text, parse
@@ -248,6 +249,74 @@ def table(tmp_path: pathlib.Path) -> pathlib.Path:
     path = tmp_path / "people.csv"
     path.write_text("age,sex\n41,f\n17,m\n")
     return path
+
+
+@pytest.mark.parametrize("missing", [["NA"], ["."], ["?", "", "N/A"], ["null", "-", "NaN"]])
+@pytest.mark.parametrize("share", [0.02, 0.9])
+def test_missing_values_among_numbers(missing: list[str], share: float, tmp_path: pathlib.Path) -> None:
+    rng = np.random.default_rng(1)
+    gone = rng.random(300) < share
+    numbers = [str(v) for v in np.r_[0, 24, rng.integers(0, 25, 298)]]
+    fractions = [f"{v:.2f}" for v in rng.uniform(0, 100, 300)]
+    gone[:2] = False
+    texts = [[f'"{missing[i % len(missing)]}"' if g else v for i, (v, g) in enumerate(zip(column, gone, strict=True))]
+             for column in (numbers, fractions)]  # fmt: skip
+    path = tmp_path / "t.csv"
+    path.write_text("hours,score\n" + "".join(f"{a},{b}\n" for a, b in zip(*texts, strict=True)))
+    schema = drafted(path).schema
+    assert schema["hours"].domain == IntegerDomain(0, 24)
+    assert schema["hours"].policy == Policy("other", "missing")
+    assert isinstance(schema["score"].domain, NumericDomain)
+    listed = ", ".join(f'"{m}"' for m in sorted({t.strip('"') for t in texts[0] if t.startswith('"')}))
+    assert draft(path).count(f"# taken as missing: {listed}\n") == 2
+
+
+def test_other_words_among_few_numbers_make_categories(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("code\n10\n9\nNA\nrefused\n")
+    assert drafted(path).schema["code"].domain == CategoryDomain(("9", "10", "refused", "NA"))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["lt $1000", "$1000 to 2999", "$3000 to 3999", "$10000 - 14999", "$25000 or more", "refused", "NA"],
+        ["<5", "5 to 9", "10+", "> 10", ""],
+        ["<= 1,000", "1,000", ">= 1,000", "2,000"],
+        ["0.5 mg", "2.25 mg", "10 mg"],
+        ["ward 2", "ward 10", "ward 10b", "ward 11"],
+        ["-10", "-2", "0", "3"],
+        ["A2", "A10", "B1", "C", "?"],
+    ],
+)
+def test_labels_are_sorted_by_their_numbers(labels: list[str]) -> None:
+    assert sort_labels(sorted(labels)) == labels
+    assert drafted({"x": sorted(labels)}).schema["x"].domain == CategoryDomain(tuple(labels))
+
+
+STEERING = ["a\x1b[2Jb", "a\u202eb", "a\u2066b", "a\x9bb", "a\x7fb", "a\u200fb"]
+
+
+def test_no_sign_that_steers_a_terminal_is_written() -> None:
+    text = draft({"x": STEERING, **{f"name {s}": [1, 2, 3, 4, 5, 6] for s in STEERING}})
+    assert not set("".join(STEERING)) - set("ab[2J") & set(text)
+    schema = drafted({"x": STEERING, **{f"name {s}": [1] * 6 for s in STEERING}}).schema
+    assert schema.names == ("x",)
+    assert schema["x"].domain == CategoryDomain(tuple(sorted(STEERING)))
+    assert text.count("the name holds characters that are not shown") == len(STEERING)
+
+
+def test_the_draft_is_for_its_owner_only(table: pathlib.Path) -> None:
+    target = table.with_suffix(".q")
+    CliRunner().invoke(app, ["draft", str(table), "-o", str(target)], catch_exceptions=False)
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_dash_is_stdout(table: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(table.parent)
+    shown = CliRunner().invoke(app, ["draft", str(table), "-o", "-"], catch_exceptions=False)
+    assert shown.stdout == draft(table)
+    assert not pathlib.Path("-").exists()
 
 
 def test_the_command_writes_and_warns(table: pathlib.Path) -> None:

@@ -331,3 +331,12 @@ def test_blank_lines_are_no_rows(header: str, end: str, engine: str, tmp_path: p
     (tmp_path / "t.csv").write_text(end.join(lines) + end, newline="")
     with open_data(tmp_path / "t.csv", schema, [("age",)], engine=engine) as counts:
         assert dict(counts.tables([("age",)]))[("age",)]().tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("header", ["cafe\u0301", "cafe\u0301,sex"])
+def test_names_in_another_unicode_form(header: str, tmp_path: pathlib.Path) -> None:
+    schema = Schema((Attribute("caf\u00e9", CategoryDomain(("1",))), Attribute("sex", CategoryDomain(("f",)))))
+    (tmp_path / "t.csv").write_text(f"{header}\n1,f\n")
+    assert "in its decomposed Unicode form, 'cafe\\u0301'? It looks the same as 'caf\\xe9'" in problem(
+        tmp_path / "t.csv", schema
+    )
