@@ -172,8 +172,8 @@ def _same_but_for_form(name: str, names: list[str]) -> str:
         if known != name and unicodedata.normalize("NFC", known) == key:
             form = "composed" if known == key else "decomposed"
             return (
-                f"did you mean {known!r} in its {form} Unicode form, {ascii(known)}? It looks the same as "
-                f"{ascii(name)}; write both in one form"
+                f"did you mean {known!r} in its {form} Unicode form, {known!a}? It looks the same as "
+                f"{name!a}; write both in one form"
             )
     return ""
 
