@@ -32,6 +32,7 @@ from qcompile.run.mechanisms import Mechanism, Progress
 from qcompile.run.options import RunOptions
 from qcompile.run.place import Place, claim, finished_release, publish, real_path, require_apart
 from qcompile.run.prediction import Prediction
+from qcompile.run.reserve import Reservation, required_space, reserve
 
 MOST_ROWS = 2**40
 """Rows that a run with a ledger can measure. The budgets for which so many are too many are refused without data."""
@@ -129,9 +130,10 @@ class PreparedRun:
         limits = {"max_memory": o.max_memory, "workers": o.workers}
         with (
             claim(o, self._shared_terms(dataset), rows_of(self.plan)) as place,
+            reserve(place.file, required_space(self.plan, self.document, o), paid=place.is_paid) as reservation,
             dataset.open(self.plan.workload.schema, reading, engine=o.engine, **limits) as opened,
         ):
-            yield OpenRun(self, place, opened)
+            yield OpenRun(self, place, opened, reservation)
 
     def _require_fitting(self, dataset: Dataset) -> None:
         """Refuse counts in a run that was prepared to leave rows out: the release would say that it did."""
@@ -163,11 +165,13 @@ class OpenRun:
       prepared: the run.
       place: of the release.
       data: columns and types are checked.
+      reservation: holds the space on disk that the run will need.
     """
 
     prepared: PreparedRun
     place: Place
     data: OpenedData
+    reservation: Reservation
 
     def execute(self, progress: Progress = no_progress, *, confidential_progress: bool = False) -> Release:
         """Read, charge, draw and publish; arguments and errors as of `PreparedRun.execute`."""
@@ -181,7 +185,9 @@ class OpenRun:
             counts = self._count(stack, charge, shown)
             entry = _spend(ledger, charge, place.journal)
             with _explain_spent(entry, place.journal):
+                self.reservation.free_measurements()
                 release = run.mechanism.draw(run.terms, counts, place.journal, progress)
+                self.reservation.free_release()
                 return publish(release, run.document, place, ledger, entry, progress)
 
     def _count(self, stack: ExitStack, charge: Charge, progress: Callable[[int, int], None]) -> ExactCounts:

@@ -38,6 +38,11 @@ class Place:
     journal: Journal | None = None
     file: Pending | None = None
 
+    @property
+    def is_paid(self) -> bool:
+        """True for a resumed run whose charge is noted."""
+        return self.journal is not None and self.journal.charged is not None
+
 
 def require_output(options: RunOptions) -> None:
     """Refuse an output that cannot be written, an unfinished run to it, or none to resume.
