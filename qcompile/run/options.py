@@ -58,7 +58,8 @@ class RunOptions:
         error: the error reveals that there is such a value. Otherwise, with a ledger, attributes without a policy are
         refused, and rows with a null in a clipped column are left out.
       workers: threads that measure; one per core where None. The measurements do not depend on it.
-      max_memory: bytes; a run that needs more is refused before it starts.
+      max_memory: bytes; a run that needs more to measure is refused before it starts. Rows that do not fit are counted
+        in another way.
       test_seed: deterministic noise for tests: stamped NOT PRIVATE, and refused with a ledger.
 
     Raises:

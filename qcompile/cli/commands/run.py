@@ -79,7 +79,7 @@ def run(
     ),
     workers: int | None = typer.Option(None, help="Threads that measure; by default one per core."),
     max_memory: str | None = typer.Option(
-        None, "--max-memory", metavar="SIZE", help="Refuse to measure or count in more than this, e.g. 4GB."
+        None, "--max-memory", metavar="SIZE", help="Memory for measuring and counting, e.g. 4GB."
     ),
     test_seed: int | None = typer.Option(None, "--test-seed", metavar="N", help="Deterministic noise: NOT PRIVATE."),
     dry: bool = typer.Option(False, "--dry-run", help="Print the charge and the errors; read and spend nothing."),
