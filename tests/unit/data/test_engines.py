@@ -315,7 +315,7 @@ BAD = "column 'n' has nulls or values that are not whole numbers from 0 to 2^53"
         ([1, 2, 3, 2**53 + 2], BAD),
         ([2**52, 2**52, 0, 0], "column 'n' counts 2^53 rows or more"),
         (["1", "2", "3", "4"], "column 'n' holds the counts, but is of type string"),
-        ([True] * 4, "column 'n' holds the counts, but is of type boolean"),
+        ([True] * 4, "column 'n' holds the counts, but is of type bool"),
     ],
 )
 def test_counts_that_are_none(engine: str, counts: list[Any], message: str) -> None:

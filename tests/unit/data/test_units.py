@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import datetime
 import pathlib
-import uuid
 from typing import Any
 
 import ibis
@@ -205,7 +204,7 @@ def test_whole_numbers_with_a_null_among_them_stay_the_same_ids() -> None:
     assert read(frame, SCHEMA, unit="id").total == 4  # 7, 2.5, inf and 0; none for NaN
 
 
-@pytest.mark.parametrize("ids", [[uuid.UUID(int=1)] * 2, [b"x", b"y"], [[1], [2]], [{"x": 1}] * 2, [1 + 2j] * 2])
+@pytest.mark.parametrize("ids", [[b"x", b"y"], [[1], [2]], [{"x": 1}] * 2, [1 + 2j] * 2])
 def test_odd_ids_are_refused_without_a_traceback(ids: list[Any]) -> None:
     with pytest.raises(DataError, match=r"convert|cannot be read"):
         read({"id": np.array(ids, dtype=object), "a": [1, 1], "b": ["x", "x"]}, SCHEMA, unit="id")
