@@ -119,6 +119,7 @@ def compile(
     contributions: int = 1,
     strategies: Mapping[str, str | Path | Array] | None = None,
     workers: int | None = None,
+    max_memory: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Plan:
     """Compile a workload into a plan; arguments as of `qcompile.compiler.passes.compile`.

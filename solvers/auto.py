@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,7 +10,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from qcompile.errors import QCompileError
+from qcompile.errors import QCompileError, SizeError
 from qcompile.lattice.gram import Gram
 from qcompile.lattice.lattice import Problem
 from qcompile.solvers.attempts import Attempts
@@ -27,7 +28,7 @@ from qcompile.solvers.exact.optimal import solve_with_weights
 from qcompile.solvers.route import Bound, Job, Route, RouteFailed, RouteOptions
 from qcompile.solvers.shared import BetterBasis, Factors, Shared, Step, no_bound
 from qcompile.solvers.solution import Solution
-from qcompile.support.arrays import Array
+from qcompile.support.arrays import Array, bytes_text
 
 BOUNDED_CELLS = 256
 """Cells up to which a group is solved only to have a better lower bound than its SVD: a second at most."""
@@ -129,7 +130,12 @@ class Auto(Route):
         if factors is None or factors.rest is not None:
             return None
         parts = [group_problem(g.gram, problem.uniform) for g in factors.groups]
-        return self._factors.solve(problem) if all(has_closed_form(p) for p in parts) else None
+        if not all(has_closed_form(p) for p in parts):
+            return None
+        try:
+            return self._factors.solve(problem)
+        except SizeError:  # a circulant is too large to be written out: a basis of the whole is not
+            return None
 
     def _better_bound(self, problem: Problem) -> float:
         """The lower bound with small groups at their optimum."""
@@ -164,20 +170,22 @@ class Auto(Route):
 def _attempt(route: Route, problem: Problem, attempts: Attempts) -> None:
     """Take a route, or note the reason against it."""
     label = route.label(problem)
-    reason = route.why_not(problem) or _loss_reason(route, problem, attempts)
+    reason = route.why_not(problem) or _basis_reason(route, problem, attempts)
     if reason is not None:
         attempts.refuse(label, reason)
         return
     try:
         attempts.add(label, route.solve(problem))
-    except RouteFailed as e:
+    except (RouteFailed, SizeError) as e:
         attempts.refuse(label, str(e))
 
 
-def _loss_reason(route: Route, problem: Problem, attempts: Attempts) -> str | None:
-    """The reason against a basis whose loss the bound does not certify; its strategy is not built."""
+def _basis_reason(route: Route, problem: Problem, attempts: Attempts) -> str | None:
+    """The reason against a basis that does not fit, or whose loss the bound does not certify; it is not built."""
     if not isinstance(route, Basis):
         return None
+    if not route.has_room(problem):
+        return f"it needs {bytes_text(8 * route.numbers(problem))} of memory"
     loss = route.loss(problem)
     return None if attempts.certifies(loss) else attempts.reason(loss)
 
@@ -186,7 +194,8 @@ def _best(problem: Problem, attempts: Attempts) -> Solution:
     """The best attempt, or a basis where that is better or nothing else was possible."""
     fallback = BetterBasis(lambda _: attempts.bound)
     if not attempts.certified and problem.uniform:
-        least = min(Residual().loss(problem), Fourier().loss(problem))
+        bases = [basis for basis in (Residual(), Fourier()) if basis.has_room(problem)]
+        least = min((basis.loss(problem) for basis in bases), default=math.inf)
         if attempts.best is None or least < attempts.best.loss:
             return attempts.result(fallback.solve(problem))
     if attempts.best is None:

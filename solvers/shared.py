@@ -19,7 +19,8 @@ from qcompile.solvers.exact import optimal
 from qcompile.solvers.exact.optimal import Optimal
 from qcompile.solvers.route import Bound, Job, Route, RouteOptions, solve_total
 from qcompile.solvers.solution import Solution
-from qcompile.support.arrays import DEFAULT_MEMORY, bytes_text, require_memory
+from qcompile.support.arrays import bytes_text
+from qcompile.support.memory import memory_limit
 
 BLOCK_GAP = 1e-5
 """Tolerance of the steps of an outer iteration."""
@@ -74,7 +75,7 @@ class BetterBasis(Route):
         need = 8 * optimal.COPIES * problem.cells**2
         return (
             f"the optimal strategy of a node of {problem.cells:,} cells needs {bytes_text(float(need))} of memory and "
-            f"hours, the limit is {optimal.DENSE_CELLS:,} cells ({bytes_text(DEFAULT_MEMORY)}); use uniform centring, "
+            f"hours, the limit is {optimal.DENSE_CELLS:,} cells ({bytes_text(memory_limit())}); use uniform centring, "
             "for which there are bases of any size, or fewer or coarser cells"
         )
 
@@ -95,10 +96,8 @@ class BetterBasis(Route):
         sawtooth, fourier, residual = Sawtooth(lambda _: bound), Fourier(lambda _: bound), Residual(lambda _: bound)
         if sawtooth.why_not(problem) is None:
             return sawtooth.solve(problem)
-        if fourier.loss(problem) <= residual.loss(problem):
-            return fourier.solve(problem)
-        require_memory("the residual basis of a node", 3 * max(problem.shape) ** 2, "use fewer or coarser cells")
-        return residual.solve(problem)
+        possible = [basis for basis in (fourier, residual) if basis.has_room(problem)] or [fourier]
+        return min(possible, key=lambda basis: basis.loss(problem)).solve(problem)
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,3 +48,9 @@ def adult_folder() -> pathlib.Path:
             pytest.fail(f"{folder} is missing; CI must not skip the Adult tests")
         pytest.skip(f"{folder} is absent")
     return folder
+
+
+@pytest.fixture(autouse=True)
+def memory_of_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default limit of 8 GiB, on machines of any size."""
+    monkeypatch.setattr("qcompile.support.memory.default_limit", lambda: 8 * 2**30)

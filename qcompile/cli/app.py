@@ -16,7 +16,8 @@ import typer
 from qcompile.cli.commands import answers, ask, check, compile_, diff, doctor, fmt, inspect_, ledger, run, schema
 from qcompile.cli.output import discard, message
 from qcompile.cli.parsing import Commands
-from qcompile.errors import QCompileError
+from qcompile.errors import QCompileError, SizeError
+from qcompile.support.memory import EXHAUSTED
 from qcompile.version import __version__
 
 app = Commands(
@@ -83,6 +84,9 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     except QCompileError as e:
         message(str(e) if _positioned(e) else f"error: {e}")
         return e.exit_code
+    except MemoryError:
+        message(f"error: {EXHAUSTED}")
+        return SizeError.exit_code
     except KeyboardInterrupt:
         message("interrupted")
         return 130

@@ -8,13 +8,14 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import typer
 
 from qcompile.errors import OptionError, QCompileError, WorkloadError
+from qcompile.support.memory import memory_budget
 from qcompile.support.options import require_other
 
 if TYPE_CHECKING:
@@ -42,6 +43,12 @@ PROCESSING = typer.Option(
     help="Of best estimates: none, nonnegative, consistent or integer; usually nonnegative for marginals, else none.",
 )
 
+
+MAX_MEMORY = typer.Option(
+    None, "--max-memory", metavar="SIZE", help="Refuse work that takes more memory, e.g. 4GB; 80 % of what is free."
+)
+
+Command = TypeVar("Command", bound="Callable[..., None]")
 
 COLOURS = {"error": "red", "internal error": "red", "warning": "yellow"}
 
@@ -180,6 +187,17 @@ def memory_of(text: str | None) -> int | None:
         raise OptionError(f"--max-memory {text!r} is not an amount of memory; write for instance 4GB")
     power = " kmgt".index((match[2] or " ").lower())
     return int(float(match[1]) * 1000**power)
+
+
+def limits_memory(command: Command) -> Command:
+    """Hold a command to the memory of its option ``max_memory``."""
+
+    @wraps(command)
+    def limited(**options: Any) -> None:
+        with memory_budget(memory_of(options["max_memory"])):
+            command(**options)
+
+    return limited  # type: ignore[return-value]  # the signature is that of the command
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 from qcompile import grammar
 from qcompile.compiler.designs import Design, designs
 from qcompile.errors import OptionError, SizeError
-from qcompile.lattice.decompose import centring_weights, check_blocks, decompose
+from qcompile.lattice.decompose import centring_weights, check_blocks, decompose, require_grams
 from qcompile.lattice.lattice import Lattice, Problem
 from qcompile.lattice.projection import is_uniform
 from qcompile.plan.options import CENTRINGS, GIVEN, SEARCHES, Options
@@ -25,6 +25,7 @@ from qcompile.solvers.solution import Solution
 from qcompile.solvers.solver import SOLVERS, solver_class
 from qcompile.solvers.solver import solve as solve_classes
 from qcompile.support.arrays import Array
+from qcompile.support.memory import memory_budget
 from qcompile.support.options import one_of, whole
 
 NO_SEARCH, AUTO, FULL_SEARCH = SEARCHES
@@ -114,6 +115,7 @@ def parse(request: Request) -> Parsed:
 def design(parsed: Parsed) -> Designed:
     """Workload to designs."""
     request, workload = parsed.request, parsed.workload
+    require_grams(workload, request.plain.centring)
     weights = centring_weights(workload.schema, request.plain.centring)
     centring = {name: u for name, u in zip(workload.schema.names, weights, strict=True) if not is_uniform(u)}
     plain = Design(centring, check_blocks(workload, request.plain.blocks))
@@ -197,6 +199,7 @@ def compile(
     contributions: int = 1,
     strategies: Strategies | None = None,
     workers: int | None = None,
+    max_memory: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Plan:
     """Compile a workload into a plan.
@@ -218,6 +221,8 @@ def compile(
       strategies: for ``solver="rp+"``, per attribute name "identity" (the default), "prefix", "haar", "hierarchical",
         the path of a .npy or .csv matrix, or a matrix.
       workers: threads that solve; by default one per core. The plan does not depend on it.
+      max_memory: bytes that compiling may take; 80 % of what is free where None. Work that takes more is done another
+        way where there is one, and refused otherwise.
       progress: called after every step with (done, total).
 
     Raises:
@@ -236,8 +241,10 @@ def compile(
     _require_compatible(options, strategies)
     plain = Design(_given_weights(centring), _given_blocks(blocks))
     threads = None if workers is None else whole("workers", workers, 1, "threads")
+    limit = None if max_memory is None else whole("max_memory", max_memory, 1, "bytes")
     request = Request(workload, options, plain, strategies or {}, threads, progress)
-    return allocate(solve(decompose_designs(design(parse(request)))))
+    with memory_budget(limit):
+        return allocate(solve(decompose_designs(design(parse(request)))))
 
 
 def _require_compatible(options: Options, strategies: Strategies | None) -> None:

@@ -8,7 +8,7 @@ Nodes whose symbolic sums agree up to an order of the axes form a class and are 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,18 +16,23 @@ import numpy as np
 from qcompile.errors import OptionError, SizeError, did_you_mean
 from qcompile.lattice.classes import _Classifier
 from qcompile.lattice.lattice import Lattice, Node
-from qcompile.lattice.projection import zero_weights
+from qcompile.lattice.projection import PROJECTED, zero_weights
 from qcompile.lattice.symbolic_grams import Splitter, Sums
-from qcompile.queries.factors import Whole
+from qcompile.queries.factors import Factor, Whole
+from qcompile.queries.factors.base import COPIES, GRAM_REMEDY, OneAttribute
 from qcompile.queries.schema import Schema
 from qcompile.queries.workload import Family, Workload
-from qcompile.support.arrays import Array, require_memory
+from qcompile.support.arrays import Array, cells, require_memory
+from qcompile.support.text import plural
 
 LARGEST_WEIGHTS = 1e3
 """Sum of the absolute centring weights of an attribute beyond which too many digits cancel."""
 
 ALMOST = 1e-7
 """Relative distance from their mirror image up to which weights are taken to be symmetric."""
+
+VECTORS = 16
+"""Vectors of an attribute's cells that live at once while an identity is solved by its spectrum."""
 
 MAX_NODES = 4_000_000
 """Nodes of a family that may be listed: a few gigabytes."""
@@ -52,8 +57,38 @@ def decompose(
         empty, or names a family that does not exist or is in another block.
       SizeError: a factor's Gram would not fit in memory.
     """
+    require_grams(workload, centring or {})
     weights = centring_weights(workload.schema, centring or {})
     return symbolic(workload, weights, blocks, labels)[0]
+
+
+def require_grams(workload: Workload, centring: Container[str] = ()) -> None:
+    """Refuse a workload whose Gram matrices do not fit in memory together, before any of them is made.
+
+    Args:
+      workload: the families.
+      centring: names of the attributes with weights of their own.
+
+    Raises:
+      SizeError: names the largest.
+    """
+    factors = {f.key: f for family in workload.families for f in family.factors}
+    needs = {f: _gram_numbers(f, centring) for f in factors.values()}
+    if not needs:  # nothing but the total
+        return
+    largest = max(needs, key=needs.__getitem__)
+    beside = f" beside {plural(len(needs) - 1, 'other')}" if len(needs) > 1 else ""
+    sizes = " x ".join(f"{n:,}" for n in largest.shape)
+    what = f"the Gram matrix of {largest.kind}({', '.join(largest.names)}) on {sizes} values{beside}"
+    require_memory(what, sum(needs.values()), GRAM_REMEDY)
+
+
+def _gram_numbers(factor: Factor, centring: Container[str]) -> int:
+    """Numbers that a factor's Gram, its projected queries where these are fewer, or its spectrum take while made."""
+    if not isinstance(factor, OneAttribute):
+        return PROJECTED * factor.count * cells(factor.shape)
+    structured = factor.exchangeable_gram is not None and factor.attribute.name not in centring
+    return VECTORS * factor.size if structured else COPIES * factor.size**2
 
 
 def symbolic(

@@ -8,10 +8,15 @@ from functools import cached_property
 import numpy as np
 
 from qcompile.queries.factors.base import Key, row_blocks
-from qcompile.support.arrays import Array, along, cells
+from qcompile.support.arrays import Array, along, cells, require_memory
 
 RANK_TOLERANCE = 1e-10
 """Singular values below this share of the largest count as zero; decided per factor, before weighting."""
+
+DECOMPOSED = 5
+"""Matrices as large as the decomposed one that live at once: its copy, the vectors and the work space."""
+
+REMEDY = "use fewer or coarser cells, or raise the limit (--max-memory, max_memory=...)"
 
 
 class Gram:
@@ -35,6 +40,7 @@ class Gram:
         flat = x.reshape(x.shape[0], cells(shape))
         if flat.shape[0] < flat.shape[1]:
             return Gram(key, shape, rows=flat)
+        require_memory(f"the Gram matrix of {cells(shape):,} cells", cells(shape) ** 2, REMEDY)
         return Gram(key, shape, matrix=flat.T @ flat)
 
     @property
@@ -53,7 +59,13 @@ class Gram:
         if self._matrix is not None:
             return self._matrix
         assert self._rows is not None
+        require_memory(f"the Gram matrix of {self.cells:,} cells", self.cells**2, REMEDY)
         return self._rows.T @ self._rows
+
+    @property
+    def diagonal(self) -> Array:
+        """Its diagonal, ``(cells,)``."""
+        return np.diagonal(self.matrix) if self._rows is None else np.einsum("ij,ij->j", self._rows, self._rows)
 
     @cached_property
     def trace(self) -> float:
@@ -67,7 +79,14 @@ class Gram:
 
     @cached_property
     def root(self) -> Array:
-        """R of full row rank with ``R' R`` the Gram: shape ``(rank, cells)``."""
+        """R of full row rank with ``R' R`` the Gram: shape ``(rank, cells)``.
+
+        Raises:
+          SizeError: the decomposition does not fit in memory.
+        """
+        require_memory(
+            f"decomposing queries on {self.cells:,} cells", DECOMPOSED * self.rank_bound * self.cells, REMEDY
+        )
         if self._rows is not None:
             _, s, vt = np.linalg.svd(self._rows, full_matrices=False)
             keep = s > RANK_TOLERANCE * s[0]
@@ -136,4 +155,82 @@ class Gram:
             shifted = np.roll(m[np.arange(rows.start, rows.stop) - 1], 1, axis=1)
             if not np.abs(shifted - m[rows]).max() <= tolerance:
                 return False
+        return True
+
+
+class ExchangeableGram(Gram):
+    """``d I + e 11'`` on one axis: the identity, centred or not. The matrix is written out only where it is asked for.
+
+    Args:
+      key: what its numbers depend on.
+      size: number of cells.
+      own: d.
+      everywhere: e.
+    """
+
+    def __init__(self, key: Key, size: int, own: float, everywhere: float) -> None:
+        super().__init__(key, (size,))
+        self.own, self.everywhere = own, everywhere
+
+    @staticmethod
+    def centred(key: Key, size: int, own: float, everywhere: float, *, uniform: bool) -> ExchangeableGram:
+        """``d I + e 11'``, centred with uniform weights or not at all: ``d (I - 11'/n)``, whatever e."""
+        return ExchangeableGram(key, size, own, -own / size if uniform else everywhere)
+
+    @cached_property
+    def matrix(self) -> Array:
+        """The matrix, written out.
+
+        Raises:
+          SizeError: it does not fit in memory.
+        """
+        require_memory(f"the Gram matrix of {self.cells:,} cells", self.cells**2, REMEDY)
+        matrix = np.full((self.cells, self.cells), self.everywhere)
+        matrix[np.diag_indices(self.cells)] += self.own
+        return matrix
+
+    @property
+    def diagonal(self) -> Array:
+        """The same for all cells."""
+        return np.full(self.cells, self.own + self.everywhere)
+
+    @cached_property
+    def trace(self) -> float:
+        """``n (d + e)``."""
+        return self.cells * (self.own + self.everywhere)
+
+    @property
+    def eigenvalues(self) -> Array:
+        """The nonzero eigenvalues: d on all that sums to 0, ``d + n e`` on the constant vectors."""
+        constant = self.own + self.cells * self.everywhere
+        values = np.full(self.cells, self.own)
+        values[0] = constant if abs(constant) > RANK_TOLERANCE * self.own else 0.0
+        return values[values > 0]
+
+    @property
+    def rank(self) -> int:
+        """Number of nonzero eigenvalues."""
+        return len(self.eigenvalues)
+
+    def apply(self, x: Array, axes: Sequence[int]) -> Array:
+        """``d x`` plus e times the sum over the axis; see `Gram.apply`."""
+        (axis,) = axes
+        return np.asarray(self.own * x + self.everywhere * x.sum(axis=axis, keepdims=True))
+
+    @cached_property
+    def spectrum(self) -> Array:
+        """D for all frequencies but the constant one; see `Gram.spectrum`."""
+        values = np.full(self.cells, self.own)
+        values[0] = max(self.own + self.cells * self.everywhere, 0.0)
+        return values
+
+    def is_diagonal_plus(self, diagonal: float, everywhere: float) -> bool:
+        """True if these are its numbers, up to rounding errors."""
+        off = abs(self.everywhere - everywhere) if self.cells > 1 else 0.0
+        on = abs(self.own + self.everywhere - diagonal - everywhere)
+        return max(on, off) <= 1e-12 * self.trace
+
+    @property
+    def is_circulant(self) -> bool:
+        """Always."""
         return True

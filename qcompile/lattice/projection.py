@@ -12,9 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from qcompile.lattice.gram import Gram
+from qcompile.lattice.gram import ExchangeableGram, Gram
 from qcompile.queries.factors.base import Factor, Key, OneAttribute, row_blocks
-from qcompile.support.arrays import Array
+from qcompile.support.arrays import Array, cells, require_memory
+
+PROJECTED = 4
+"""Arrays as large as the projected queries that live at once while they are made."""
 
 ZERO = 1e-12
 """Projected entries below this share of a factor's largest entry are rounding error."""
@@ -81,6 +84,8 @@ class Projection:
     @cached_property
     def matrix(self) -> Array:
         """The projected queries, shape ``(count, *shape)``; entries that are rounding error are set to 0."""
+        what = f"the projection of {self.factor!r} on {', '.join(self.names) or 'no attribute'}"
+        require_memory(what, PROJECTED * self.factor.count * cells(self.shape), "use fewer thresholds or bins")
         x = self.factor.contract([None if k else u for k, u in zip(self.kept, self.u, strict=True)])
         for axis, u in enumerate(u for k, u in zip(self.kept, self.u, strict=True) if k):
             x = centre(x, u, axis + 1)
@@ -101,6 +106,11 @@ class Projection:
         (u,), (kept,) = self.u, self.kept
         if kept and factor.size == 1 and u.any():  # a centred axis of one cell is always 0, an uncentred one is not
             return None
+        entries = factor.exchangeable_gram
+        if kept and entries is not None and (is_uniform(u) or not u.any()):
+            return ExchangeableGram.centred(self.key, factor.size, *entries, uniform=bool(u.any()))
+        if kept:
+            factor.require_gram()
         mean = factor.gram_times(u)
         overall = float(u @ mean)
         if not kept:

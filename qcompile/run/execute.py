@@ -33,6 +33,8 @@ from qcompile.run.options import RunOptions
 from qcompile.run.place import Place, claim, finished_release, publish, real_path, require_apart
 from qcompile.run.prediction import Prediction
 from qcompile.run.reserve import Reservation, required_space, reserve
+from qcompile.support.arrays import DEFAULT_MEMORY
+from qcompile.support.memory import constant_limit
 
 MOST_ROWS = 2**40
 """Rows that a run with a ledger can measure. The budgets for which so many are too many are refused without data."""
@@ -180,6 +182,7 @@ class OpenRun:
         if (release := finished_release(place.journal, ledger)) is not None:
             return release
         with ExitStack() as stack:
+            stack.enter_context(constant_limit(DEFAULT_MEMORY))
             progress("reading", 0, 0)
             shown = partial(progress, "reading") if confidential_progress else ignore_progress
             counts = self._count(stack, charge, shown)

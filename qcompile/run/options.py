@@ -18,7 +18,7 @@ from qcompile.privacy.exact_numbers import Number
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.privacy.unit import CountColumn
 from qcompile.release.provenance import MECHANISMS, NOISES
-from qcompile.support.arrays import DEFAULT_MEMORY
+from qcompile.support.memory import memory_limit
 from qcompile.support.options import bool_option, one_of, whole
 from qcompile.support.threads import threads
 
@@ -58,8 +58,8 @@ class RunOptions:
         error: the error reveals that there is such a value. Otherwise, with a ledger, attributes without a policy are
         refused, and rows with a null in a clipped column are left out.
       workers: threads that measure; one per core where None. The measurements do not depend on it.
-      max_memory: bytes; a run that needs more to measure is refused before it starts. Rows that do not fit are counted
-        in another way.
+      max_memory: bytes, 80 % of what is free where None; a run that needs more to measure is refused before it starts.
+        Rows that do not fit are counted in another way.
       test_seed: deterministic noise for tests: stamped NOT PRIVATE, and refused with a ledger.
 
     Raises:
@@ -159,7 +159,7 @@ class RunOptions:
     @property
     def memory_limit(self) -> int:
         """Bytes that the run may take."""
-        return DEFAULT_MEMORY if self.max_memory is None else self.max_memory
+        return memory_limit() if self.max_memory is None else self.max_memory
 
     @property
     def threads(self) -> int:

@@ -15,7 +15,7 @@ from qcompile.privacy.noise.scale import PUBLIC, Scale, measurement_scale
 from qcompile.release.values import PART
 from qcompile.run.measure import draws
 from qcompile.run.options import RunOptions
-from qcompile.support.arrays import cells, require_memory
+from qcompile.support.arrays import DEFAULT_MEMORY, cells, require_memory
 from qcompile.support.threads import AHEAD
 
 SMALLEST_SIGMA = 2.0**-24
@@ -150,5 +150,6 @@ def _working_bytes(plan: Plan, count: int) -> int:
       SizeError: its table is too large to be counted.
     """
     largest = max((cells(plan.workload.schema.shape(v)) for v in plan.tables), default=1)
-    require_memory("the largest table of counts", largest, "use smaller views")  # counting it needs as much
+    # Counting it needs as much, and is held to the same limit.
+    require_memory("the largest table of counts", largest, "use smaller views", DEFAULT_MEMORY)
     return 8 * largest * (WORKING + AHEAD) * count

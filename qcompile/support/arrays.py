@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qcompile.errors import SizeError
+from qcompile.support.memory import has_room, memory_limit, used_memory
 
 Array: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -22,7 +23,7 @@ LARGEST_EXACT = 2**53
 """Whole numbers up to here, and their sums, are exact in doubles as well as in 64-bit integers."""
 
 DEFAULT_MEMORY = 8 * 2**30
-"""Bytes that one array may take before the work is refused."""
+"""Bytes that reading and counting may take where no limit is set, and a single array of a run."""
 
 
 def digest(array: npt.NDArray[Any]) -> str:
@@ -43,16 +44,27 @@ def bytes_text(count: float) -> str:
     raise AssertionError
 
 
-def require_memory(what: str, entries: int, remedy: str, limit: int = DEFAULT_MEMORY, itemsize: int = 8) -> None:
+def require_memory(what: str, entries: int, remedy: str, limit: int | None = None, itemsize: int = 8) -> None:
     """Refuse an allocation of ``entries`` numbers before it is made.
 
+    Args:
+      what: names what is allocated.
+      entries: all numbers that live at the same time, temporary ones too.
+      remedy: the next step.
+      limit: bytes; the memory budget in force, less what is held already, where None.
+      itemsize: bytes of a number.
+
     Raises:
-      SizeError: more than ``limit`` bytes; names the bytes, the limit and the remedy.
+      SizeError: more than the limit; names the bytes, the limit and the remedy.
     """
     need = entries * itemsize
-    if need > limit:
-        size = bytes_text(float(need)) if need < 10**30 else f"about 10^{len(str(need)) - 1} bytes"
-        raise SizeError(f"{what} needs {size} of memory, the limit is {bytes_text(limit)}; {remedy}")
+    if has_room(need) if limit is None else need <= limit:
+        return
+    size = bytes_text(float(need)) if need < 10**30 else f"about 10^{len(str(need)) - 1} bytes"
+    held = 0 if limit is not None or need > memory_limit() else used_memory()
+    beside = f", of which {bytes_text(held)} are in use" if held else ""
+    bytes_allowed = bytes_text(memory_limit() if limit is None else limit)
+    raise SizeError(f"{what} needs {size} of memory, the limit is {bytes_allowed}{beside}; {remedy}")
 
 
 def along(matrix: Array, x: Array, axis: int) -> Array:

@@ -10,6 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from itertools import islice
 from typing import TypeVar
 
@@ -44,10 +45,11 @@ def in_order(jobs: Iterable[Callable[[], T]], effort: float, workers: int | None
 def _ahead(jobs: Iterator[Callable[[], T]], count: int) -> Iterator[T]:
     pool = ThreadPoolExecutor(count)
     try:
-        waiting: deque[Future[T]] = deque(pool.submit(job) for job in islice(jobs, AHEAD * count))
+        # Every job runs in the caller's context: the memory budget holds on all threads.
+        waiting: deque[Future[T]] = deque(pool.submit(copy_context().run, job) for job in islice(jobs, AHEAD * count))
         while waiting:
             result = waiting.popleft().result()
-            waiting.extend(pool.submit(job) for job in islice(jobs, 1))
+            waiting.extend(pool.submit(copy_context().run, job) for job in islice(jobs, 1))
             yield result
     finally:  # also after an error, or when the caller stops early
         pool.shutdown(cancel_futures=True)

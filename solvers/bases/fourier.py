@@ -15,6 +15,9 @@ from qcompile.solvers.solution import Solution
 from qcompile.strategy import FourierStrategy
 from qcompile.support.arrays import Array
 
+COPIES = 8
+"""Arrays as large as the node that live at once."""
+
 
 @dataclass(frozen=True, eq=False)
 class Fourier(Basis):
@@ -23,12 +26,21 @@ class Fourier(Basis):
     name: ClassVar[str] = "Fourier basis"
     option: ClassVar[str | None] = "wff"
 
+    def numbers(self, problem: Problem) -> int:
+        """The spectrum in its stages, and the complex transform."""
+        return COPIES * problem.cells
+
     def is_exact(self, problem: Problem) -> bool:
         """True if every Gram is circulant."""
         return problem.uniform and all(is_circulant(g.gram) for t in problem.terms for g in t.groups)
 
     def loss(self, problem: Problem) -> float:
-        """``(sum_k sqrt(c_k))^2 / n``."""
+        """``(sum_k sqrt(c_k))^2 / n``.
+
+        Raises:
+          SizeError: the spectrum does not fit in memory.
+        """
+        self.require_room(problem)
         return float(np.sqrt(spectrum(problem)).sum()) ** 2 / problem.cells
 
     def solve(self, problem: Problem) -> Solution:
@@ -36,6 +48,7 @@ class Fourier(Basis):
         self.require(problem)
         if not problem.shape:
             return solve_total(problem)
+        self.require_room(problem)
         root = np.sqrt(spectrum(problem))
         total, n = float(root.sum()), problem.cells
         strategy = FourierStrategy(np.ascontiguousarray(np.fft.ifftn(np.sqrt(n * root / total)).real))

@@ -21,6 +21,10 @@ class Residual(Basis):
     name: ClassVar[str] = "residual basis"
     option: ClassVar[str | None] = "rp"
 
+    def numbers(self, problem: Problem) -> int:
+        """One matrix per axis, and those that the largest is made of."""
+        return sum(n**2 for n in problem.shape) + 2 * max(problem.shape, default=0) ** 2
+
     def is_exact(self, problem: Problem) -> bool:
         """True if every Gram is a multiple of I - 11'/n."""
         return problem.uniform and all(is_exchangeable(g.gram) for t in problem.terms for g in t.groups)
@@ -34,6 +38,7 @@ class Residual(Basis):
         self.require(problem)
         if not problem.shape:
             return solve_total(problem)
+        self.require_room(problem)
         loss, strategy = self.loss(problem), residual_strategy(problem.shape)
         if self.is_exact(problem):
             return Solution(strategy, loss, loss, f"closed form, {self.name}")

@@ -24,6 +24,7 @@ from qcompile.lattice.gram import Gram
 from qcompile.lattice.lattice import Group, Problem, Term
 from qcompile.solvers.bounds.roots import term_rank, term_root
 from qcompile.support.arrays import Array, along, outer
+from qcompile.support.memory import has_room
 
 STEP = 1.25
 """Step of the trapezoidal rule: a relative error of 1.4e-7."""
@@ -36,6 +37,9 @@ TAIL = 16.0
 
 MOST_WORK = 2e12
 """Multiplications up to which the bound is computed: about two minutes."""
+
+COPIES = 6
+"""Arrays as large as the low-rank rows that live at once."""
 
 SPAN_TOLERANCE = 1e-8
 """Relative distance of a low-rank row from the span of the Kronecker term."""
@@ -51,7 +55,7 @@ def product_bound(problem: Problem, high: Term, low: Sequence[Term], weights: Ca
       weights: the optimal mu of a group alone, ``(cells,)``.
     """
     rank = sum(term_rank(t) for t in low)
-    if rank**2 * problem.cells * 60 > MOST_WORK:
+    if rank**2 * problem.cells * 60 > MOST_WORK or not has_room(8 * COPIES * rank * problem.cells):
         return 0.0
     rows = np.concatenate([math.sqrt(t.weighted) * term_root(t, problem.shape) for t in low])
     axes = [_Axis(g, weights(g.gram)) for g in high.groups]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from qcompile.lattice.gram import Gram
+from qcompile.lattice.gram import ExchangeableGram, Gram
 from qcompile.lattice.projection import u_key, zero_weights
 from qcompile.queries.factors import Prefix, Range
 from qcompile.support.arrays import Array
@@ -53,6 +53,8 @@ def gram_rank(gram: Gram) -> int:
 
 
 def _closed_form(gram: Gram) -> Array | None:
+    if isinstance(gram, ExchangeableGram):
+        return np.sqrt(gram.eigenvalues)
     if len(gram.shape) != 1 or gram.key[:1] not in ((Prefix.kind,), (Range.kind,)):
         return None
     n = gram.cells
@@ -83,7 +85,7 @@ def constant_diagonal(gram: Gram) -> bool:
 
     Far cheaper than the whole test, and it decides almost always.
     """
-    diagonal = np.einsum("ij,ij->j", gram.rows, gram.rows) if gram.rows is not None else np.diagonal(gram.matrix)
+    diagonal = gram.diagonal
     return bool(np.ptp(diagonal) <= 1e-11 * diagonal.max())
 
 

@@ -17,6 +17,10 @@ from qcompile.lattice.gram import Gram
 from qcompile.lattice.lattice import Group, Problem, Term
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import KroneckerStrategy, MatrixPart, Part, Strategy
+from qcompile.support.arrays import require_memory
+
+WRITTEN_COPIES = 3
+"""Square matrices that live at once while a circulant is written out."""
 
 COMPARED_CELLS = 512
 """Grams up to this size are compared by their numbers when their keys differ."""
@@ -122,6 +126,7 @@ def _move_parts(strategy: Strategy, axes: Sequence[int]) -> list[Part]:
     """A strategy's matrices on some axes of a larger problem; a circulant is written out."""
     if isinstance(strategy, KroneckerStrategy):
         return [p.moved([axes[a] for a in p.axes]) for p in strategy.parts]
+    require_memory("a circulant, written out", WRITTEN_COPIES * strategy.rows**2, "use solver='wff' or coarser cells")
     (matrix,) = strategy.factors(range(len(axes)))
     return [MatrixPart(tuple(axes), strategy.shape, matrix)]
 

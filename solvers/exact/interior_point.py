@@ -12,14 +12,23 @@ followed along x_j z_j = tau. Where many cells are slack the fixed point needs h
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from qcompile.queries.factors.base import CHUNK
 from qcompile.solvers.exact.certificate import DualPoint, DualProblem, Incumbent, evaluate
 from qcompile.support.arrays import Array
+from qcompile.support.memory import memory_limit, used_memory
 
 SHRINK = 0.1
 """Factor by which an iteration aims to reduce tau."""
+
+FACTORED_ORBITS = 4096
+"""Orbits up to which the Hessian is made and factored: 128 MB, a second or two."""
+
+COPIES = 6
+"""Square matrices that a step holds at once."""
 
 BOUNDARY = 0.95
 """Share of the way to the boundary that a step may go."""
@@ -28,6 +37,12 @@ BOUNDARY = 0.95
 def work(problem: DualProblem) -> float:
     """Multiplications of one Hessian: pairs of eigenvectors times pairs of columns."""
     return float(sum(b.root.shape[0] ** 2 / 2 * b.root.shape[1] ** 2 for b in problem.blocks))
+
+
+def most_orbits() -> int:
+    """Orbits whose Hessian fits in memory, and is factored in seconds."""
+    room = max(0, memory_limit() - used_memory())
+    return min(FACTORED_ORBITS, math.isqrt(room // (8 * COPIES)))
 
 
 def interior_point(

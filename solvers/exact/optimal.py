@@ -18,12 +18,13 @@ from qcompile.solvers.bounds.roots import dense_gram, dense_root, short_root, sp
 from qcompile.solvers.exact import certificate
 from qcompile.solvers.exact.certificate import Incumbent, RootBlock, evaluate, restrict, strategy_rows
 from qcompile.solvers.exact.fixed_point import fixed_point
-from qcompile.solvers.exact.interior_point import interior_point, work
+from qcompile.solvers.exact.interior_point import interior_point, most_orbits, work
 from qcompile.solvers.exact.symmetry import Symmetry, SymmetryBlock, find_symmetry, matrix_invariant, root_invariant
 from qcompile.solvers.route import Route
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import KroneckerStrategy
-from qcompile.support.arrays import Array
+from qcompile.support.arrays import Array, bytes_text
+from qcompile.support.memory import has_room
 
 DENSE_CELLS = 4096
 """Cells up to which a dense Gram is decomposed: 128 MB a matrix, about a minute an iteration without symmetry."""
@@ -36,6 +37,9 @@ SHORT_RANK = 2500
 
 SHORT_ENTRIES = 2**26
 """Entries of R up to which the short side is taken (512 MB)."""
+
+SHORT_COPIES = 8
+"""Arrays as large as R that the short side holds at once."""
 
 COPIES = 6
 """Square matrices that the dense route holds at once."""
@@ -80,9 +84,10 @@ class Optimal(Route):
         """A reason past the limits of both sides."""
         # A single term has no cheaper kind of certificate to wait for: its limit is that of a few minutes.
         limit = min(SHORT_RANK, DENSE_CELLS) if len(problem.terms) == 1 else DENSE_CELLS
-        if _is_short(problem) or problem.cells <= limit:
-            return None
-        return f"{problem.cells} cells at full rank, dense limit {limit}"
+        if not _is_short(problem) and problem.cells > limit:
+            return f"{problem.cells} cells at full rank, dense limit {limit}"
+        need = 8 * _numbers(problem)
+        return None if has_room(need) else f"it needs {bytes_text(need)} of memory"
 
     def is_slow(self, problem: Problem) -> bool:
         """True if an iteration takes so long that approximations should be tried first."""
@@ -92,6 +97,13 @@ class Optimal(Route):
         """The optimal strategy to a certified relative gap of the squared error."""
         self.require(problem)
         return solve_with_weights(problem, self.gap)[0]
+
+
+def _numbers(problem: Problem) -> int:
+    """Numbers that live at once: roots and their decomposition on the short side, square matrices elsewhere."""
+    if _is_short(problem):
+        return SHORT_COPIES * sum(term_rank(t) for t in problem.terms) * problem.cells
+    return COPIES * problem.cells**2
 
 
 def _largest_block(problem: Problem) -> int:
@@ -120,7 +132,7 @@ def optimise(posed: certificate.DualProblem, gap: float) -> Incumbent:
     """The best point found, normally within ``gap``; its certificate says how far it got."""
     point = evaluate(posed, posed.uniform())
     best = Incumbent(point)
-    if work(posed) <= HESSIAN_WORK:
+    if work(posed) <= HESSIAN_WORK and len(posed.sizes) <= most_orbits():
         wanted = min(gap, POLISHED) if work(posed) <= POLISHED_WORK else gap / 4
         point = interior_point(posed, point, best, wanted)
     for _ in range(ROUNDS):
@@ -140,7 +152,7 @@ def _finish(posed: certificate.DualProblem, point: certificate.DualPoint, best: 
 
     The certificate of each result is computed on all orbits.
     """
-    most = int(np.sqrt(2 * HESSIAN_WORK / sum(b.root.shape[0] ** 2 for b in posed.blocks)))
+    most = min(most_orbits(), int(np.sqrt(2 * HESSIAN_WORK / sum(b.root.shape[0] ** 2 for b in posed.blocks))))
     score, weights = point.mu, point.mu
     for _ in range(EXCHANGES):
         active = np.sort(np.argsort(-score, kind="stable")[:most])

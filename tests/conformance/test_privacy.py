@@ -404,7 +404,7 @@ def test_public_totals_up_to_the_largest_count_are_exact() -> None:
 def test_more_memory_than_usual_does_not_fail_after_the_charge(
     plan: Plan, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qcompile.support.arrays.require_memory.__defaults__", (70, 8))
+    monkeypatch.setattr("qcompile.run.prediction.DEFAULT_MEMORY", 70)
     with pytest.raises(SizeError):
         plan.run(DATA, UNIT, ledger=ledger, max_memory=10**9)
     assert ledger.spent == 0

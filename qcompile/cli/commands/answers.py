@@ -9,7 +9,9 @@ import typer
 
 from qcompile.cli.output import (
     ESTIMATE,
+    MAX_MEMORY,
     PROCESSING,
+    limits_memory,
     message,
     progress,
     require_file,
@@ -36,6 +38,7 @@ WHERE = typer.Option(
 )
 
 
+@limits_memory
 def answers(
     release_file: str = typer.Argument(..., metavar="RELEASE", help="A release that run has written."),
     family: str | None = typer.Argument(
@@ -56,6 +59,7 @@ def answers(
     estimate: str | None = ESTIMATE,
     processing: str | None = PROCESSING,
     limit: int = typer.Option(20, min=0, help="Rows to print; 0 for all."),
+    max_memory: str | None = MAX_MEMORY,
 ) -> None:
     """Print or write the answers of a family, with standard errors and intervals.
 

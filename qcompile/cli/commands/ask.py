@@ -7,9 +7,19 @@ import math
 
 import typer
 
-from qcompile.cli.output import ESTIMATE, PROCESSING, message, require_file, result, warn_not_private
+from qcompile.cli.output import (
+    ESTIMATE,
+    MAX_MEMORY,
+    PROCESSING,
+    limits_memory,
+    message,
+    require_file,
+    result,
+    warn_not_private,
+)
 
 
+@limits_memory
 def ask(
     release_file: str = typer.Argument(..., metavar="RELEASE", help="A release that run has written."),
     query: str = typer.Argument(
@@ -19,6 +29,7 @@ def ask(
     estimate: str | None = ESTIMATE,
     processing: str | None = PROCESSING,
     as_json: bool = typer.Option(False, "--json", help="The answer as JSON."),
+    max_memory: str | None = MAX_MEMORY,
 ) -> None:
     """Answer any single query that the measurements can answer; the rest is refused, never guessed.
 

@@ -37,6 +37,18 @@ def check(
         raise typer.Exit(2)
     if not as_json:
         result(f"{file}: ok, {_counts(workload)}")
+        _warn_of_size(workload)
+
+
+def _warn_of_size(workload: Workload) -> None:
+    """Say beforehand that compiling will be refused for its memory, as far as that is known without compiling."""
+    from qcompile.errors import SizeError
+    from qcompile.lattice.decompose import require_grams
+
+    try:
+        require_grams(workload)
+    except SizeError as e:
+        message(f"warning: it cannot be compiled here: {e}")
 
 
 def _counts(workload: Workload) -> str:

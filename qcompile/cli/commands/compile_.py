@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from qcompile.cli.output import compile_file, require_file, require_target, result
+from qcompile.cli.output import MAX_MEMORY, compile_file, limits_memory, require_file, require_target, result
 from qcompile.errors import OptionError, did_you_mean
 
 STRATEGY = typer.Option(
@@ -15,6 +15,7 @@ STRATEGY = typer.Option(
 )
 
 
+@limits_memory
 def compile_(
     file: str = typer.Argument(..., metavar="FILE", help="A .q workload file."),
     output: str | None = typer.Option(
@@ -32,6 +33,7 @@ def compile_(
     ),
     contributions: int = typer.Option(1, help="The largest number of rows of one privacy unit."),
     workers: int | None = typer.Option(None, help="Threads that solve; by default one per core."),
+    max_memory: str | None = MAX_MEMORY,
 ) -> None:
     """Compile a workload into a plan; needs no data and no budget.
 

@@ -7,13 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from qcompile.cli.output import COST, DELTA, EPSILON, MU, RHO, budget_of, read_plan, require_file, result, table_lines
+from qcompile.cli.output import (
+    COST,
+    DELTA,
+    EPSILON,
+    MAX_MEMORY,
+    MU,
+    RHO,
+    budget_of,
+    limits_memory,
+    read_plan,
+    require_file,
+    result,
+    table_lines,
+)
 from qcompile.errors import OptionError
 
 if TYPE_CHECKING:
     from qcompile.api import Release
 
 
+@limits_memory
 def inspect(
     file: str = typer.Argument(..., metavar="PLAN|FILE", help="A plan, a .q workload file or a release."),
     as_json: bool = typer.Option(False, "--json", help="The plan's numbers as one JSON object."),
@@ -23,6 +37,7 @@ def inspect(
     rho: str | None = RHO,
     mu: str | None = MU,
     cost: str | None = COST,
+    max_memory: str | None = MAX_MEMORY,
 ) -> None:
     """Show what a plan measures and every predicted error; with a budget, the errors at that budget.
 

@@ -19,6 +19,7 @@ from qcompile.cli.output import (
     TABLE,
     budget_of,
     charge_text,
+    limits_memory,
     memory_of,
     message,
     phases,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from qcompile.run.options import RunOptions
 
 
+@limits_memory
 def run(
     plan_file: str = typer.Argument(..., metavar="PLAN|FILE", help="A plan, or a .q workload file."),
     data: str | None = typer.Option(

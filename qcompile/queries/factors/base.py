@@ -36,6 +36,9 @@ ANSWERS = 5
 """Arrays as large as its result that an interval factor holds while it is applied: ends, differences, the result."""
 
 
+GRAM_REMEDY = "use bins, a few thousand at most, or raise the limit (--max-memory, max_memory=...)"
+
+
 class Factor(abc.ABC):
     """A set of queries on one or a few attributes.
 
@@ -174,6 +177,11 @@ class OneAttribute(Factor):
         """Kind and size say everything."""
         return (self.kind, self.size)
 
+    @property
+    def exchangeable_gram(self) -> tuple[float, float] | None:
+        """``(d, e)`` where ``W' W = d I + e 11'``: such a Gram is never written out; None for other factors."""
+        return None
+
     def contract(self, weights: Sequence[Array | None]) -> Array:
         """The full query matrix, or its product with the weights; see `Factor.contract`."""
         (w,) = weights
@@ -195,9 +203,17 @@ class OneAttribute(Factor):
 
     def gram(self) -> Array:
         """``W' W`` in closed form, a new array; refused before it is made where it is too large. See `Factor.gram`."""
-        what = f"the Gram matrix of {self.kind}({self.attribute.name}) on {self.size:,} values"
-        require_memory(what, COPIES * self.size**2, "use bins, a few thousand at most")
+        self.require_gram()
         return self._gram()
+
+    def require_gram(self) -> None:
+        """Refuse a Gram that is too large, before any array is made.
+
+        Raises:
+          SizeError: it does not fit in memory.
+        """
+        what = f"the Gram matrix of {self.kind}({self.attribute.name}) on {self.size:,} values"
+        require_memory(what, COPIES * self.size**2, GRAM_REMEDY)
 
     @abc.abstractmethod
     def _gram(self) -> Array:

@@ -18,6 +18,11 @@ class Marginal(OneAttribute):
         """The size."""
         return self.size
 
+    @property
+    def exchangeable_gram(self) -> tuple[float, float]:
+        """I."""
+        return 1.0, 0.0
+
     def labels(self, start: int = 0, stop: int | None = None) -> list[str]:
         """The cells' labels."""
         return [self.attribute.label(i) for i in range(self.count)[start:stop]]

@@ -19,6 +19,9 @@ from qcompile.queries.factors.sumset import distinct, sumset
 from qcompile.queries.schema import Attribute, IntegerDomain
 from qcompile.support.arrays import Array, IntArray, cells, require_memory
 
+FORMS = 4
+"""Numbers of each cell that live at once while a form is evaluated."""
+
 LARGEST_VALUE = 2**62
 """Forms are evaluated in 64-bit integers."""
 
@@ -150,7 +153,7 @@ class Threshold(Factor):
     @cached_property
     def _first(self) -> IntArray:
         """Per cell (flat): the index of the first query, in cumulative order, that contains it; count for none."""
-        require_memory(f"the {self.kind} form {self.form}", cells(self.shape), "use bins or smaller domains")
+        require_memory(f"the {self.kind} form {self.form}", FORMS * cells(self.shape), "use bins or smaller domains")
         values: Any = np.int64(self.constant)
         for c, d in zip(self.coefficients, self._domains, strict=True):
             values = np.add.outer(values, c * np.arange(d.low, d.high + 1))

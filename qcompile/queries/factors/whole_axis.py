@@ -18,6 +18,11 @@ class Whole(OneAttribute):
         """One."""
         return 1
 
+    @property
+    def exchangeable_gram(self) -> tuple[float, float]:
+        """11'."""
+        return 0.0, 1.0
+
     def labels(self, start: int = 0, stop: int | None = None) -> list[str]:
         """A single label."""
         return ["all"][start:stop]
