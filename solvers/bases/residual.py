@@ -22,8 +22,8 @@ class Residual(Basis):
     option: ClassVar[str | None] = "rp"
 
     def numbers(self, problem: Problem) -> int:
-        """One matrix per axis, and those that the largest is made of."""
-        return sum(n**2 for n in problem.shape) + 2 * max(problem.shape, default=0) ** 2
+        """None: it is not written out."""
+        return 0
 
     def is_exact(self, problem: Problem) -> bool:
         """True if every Gram is a multiple of I - 11'/n."""
