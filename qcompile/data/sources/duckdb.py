@@ -58,6 +58,13 @@ def _hide_progress(connection: Any) -> None:
         connection.raw_sql("SET enable_progress_bar = false")
 
 
+def read_memory_limit(connection: Any) -> int:
+    """Return the bytes that DuckDB may take, to within a twentieth: DuckDB tells them as text, such as 4.6 GiB."""
+    ((text,),) = connection.raw_sql("SELECT current_setting('memory_limit')").fetchall()
+    number, unit = text.split()
+    return int(float(number) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit))
+
+
 @contextmanager
 def keep_nan(connection: Any) -> Iterator[None]:
     """Keep a user's own DuckDB connection from losing NaN, see `UNSAFE`; its settings are restored in the end."""

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from qcompile.data.sources.arrays import open_arrays
 from qcompile.data.sources.columns import SourceTable
 from qcompile.data.sources.csv import open_csv, read_csv_names
-from qcompile.data.sources.parquet import map_arrow_file, open_parquet, read_parquet_fields
+from qcompile.data.sources.parquet import find_ceiling, map_arrow_file, open_parquet, read_parquet_fields
 from qcompile.errors import DataError
 from qcompile.queries.schema import Schema
 from qcompile.support.files import place
@@ -120,7 +120,7 @@ def open_files(paths: Sequence[Path], schema: Schema, connection: Any) -> Source
       DataError: a file is damaged, or does not fit the schema or the others.
     """
     if is_arrow(paths):
-        table = read_arrow(paths, schema.names)
+        table = read_arrow(paths, schema.names, find_ceiling(connection))
         return open_arrays(str(paths[0]), table.schema.names, table.column, schema)
     return (open_csv if suffix(paths[0]) == CSV else open_parquet)(paths, schema, connection)
 
@@ -130,19 +130,21 @@ def is_arrow(paths: Sequence[Path]) -> bool:
     return suffix(paths[0]) in ARROW
 
 
-def read_arrow(paths: Sequence[Path], names: Sequence[str] | None) -> Any:
+def read_arrow(paths: Sequence[Path], names: Sequence[str] | None, ceiling: int | None = None) -> Any:
     """Return Arrow files as one Arrow table, mapped into memory as far as they are not compressed.
 
     Args:
       paths: of the files.
       names: the columns to read, if they are there; all where None.
+      ceiling: see `qcompile.data.sources.parquet.map_arrow_file`.
 
     Raises:
       DataError: a file is damaged, or its columns are not those of the others.
+      SizeError: compressed files take more memory than they may.
     """
     import pyarrow as pa
 
-    tables = [map_arrow_file(path, names) for path in paths]
+    tables = [map_arrow_file(path, names, ceiling) for path in paths]
     for path, table in zip(paths, tables, strict=True):
         if table.schema.names != tables[0].schema.names or table.schema.types != tables[0].schema.types:
             raise DataError(f"{path} and {paths[0]} differ in their columns; files read together need the same")
@@ -159,5 +161,5 @@ def read_names(paths: Sequence[Path]) -> list[str]:
       DataError: a file is damaged, or has too many columns.
     """
     if is_arrow(paths):
-        return list(read_arrow(paths, None).schema.names)
+        return list(read_arrow(paths, ()).schema.names)
     return read_csv_names(paths[0]) if suffix(paths[0]) == CSV else list(read_parquet_fields(paths[0]).names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from qcompile.data.sources.columns import (
     require_types,
     type_text,
 )
+from qcompile.data.sources.duckdb import read_memory_limit
 from qcompile.data.sources.duckdb_columns import describe_relation, quote_text, select_positions
 from qcompile.data.sources.engine_errors import call_engine
-from qcompile.errors import DataError
+from qcompile.errors import DataError, SizeError
 from qcompile.queries.schema import Schema
 from qcompile.support.arrays import bytes_text
 
@@ -121,23 +122,32 @@ def _require_footer(path: Path) -> None:
         raise DataError(f"{path} describes itself in {bytes_text(length)}, at most {limit} are read; write it anew")
 
 
-def map_arrow_file(path: Path, names: Sequence[str] | None) -> Any:
+def find_ceiling(connection: Any) -> int:
+    """Return the bytes that Arrow may have allocated once files are read: as many more as DuckDB may take."""
+    import pyarrow as pa
+
+    return int(pa.total_allocated_bytes()) + read_memory_limit(connection)
+
+
+def map_arrow_file(path: Path, names: Sequence[str] | None, ceiling: int | None = None) -> Any:
     """Open an Arrow file (or stream) as a table, mapped into memory where it is not compressed.
 
     Args:
       path: of the file.
       names: the columns to read, if they are there; all where None.
+      ceiling: bytes that Arrow may have allocated afterwards, see `find_ceiling`; no limit where None.
 
     Raises:
       DataError: the file is damaged, or has too many columns.
+      SizeError: it is compressed, and takes more memory than it may.
     """
     damaged = f"{path} is not a readable Arrow file; it may be damaged, unfinished, or of the first version of Feather"
-    table = call_engine(lambda: _read_arrow_file(path, names), lambda _: damaged)
+    table = call_engine(lambda: _read_arrow_file(path, names, ceiling), lambda _: damaged)
     require_column_limit(path, len(table.schema))
     return table
 
 
-def _read_arrow_file(path: Path, names: Sequence[str] | None) -> Any:
+def _read_arrow_file(path: Path, names: Sequence[str] | None, ceiling: int | None) -> Any:
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as file:
@@ -146,9 +156,45 @@ def _read_arrow_file(path: Path, names: Sequence[str] | None) -> Any:
         opening = pa.ipc.open_file if is_file else pa.ipc.open_stream
         fields = opening(file).schema
         wanted = [i for i, name in enumerate(fields.names) if names is None or name in names]
-        file.seek(0)
-        table = opening(file, options=pa.ipc.IpcReadOptions(included_fields=wanted)).read_all() if wanted else None
-        if table is None:
+        if not wanted:
             return fields.empty_table()
+
+        def open_reader(options: Any = None) -> Any:
+            file.seek(0)
+            return opening(file, options=options)
+
+        # Arrow maps whole batches only, and what is compressed should not be unpacked in vain.
+        is_mapped = _maps(open_reader())
+        reader = open_reader(None if is_mapped else pa.ipc.IpcReadOptions(included_fields=wanted))
+        batches = _read_batches(path, reader, ceiling)
+        if is_mapped:
+            batches = (batch.select(wanted) for batch in batches)
+        table = pa.Table.from_batches(batches, pa.schema([fields.field(i) for i in wanted], fields.metadata))
         table.validate(full=True)
         return table
+
+
+def _maps(reader: Any) -> bool:
+    """True if the first batch of an Arrow file or stream takes no memory, as it is mapped from the file."""
+    import pyarrow as pa
+
+    before = pa.total_allocated_bytes()
+    first = next(_batches(reader), None)
+    return first is None or pa.total_allocated_bytes() - before <= first.nbytes // 2
+
+
+def _batches(reader: Any) -> Iterator[Any]:
+    return map(reader.get_batch, range(reader.num_record_batches)) if hasattr(reader, "get_batch") else iter(reader)
+
+
+def _read_batches(path: Path, reader: Any, ceiling: int | None) -> Iterator[Any]:
+    """Yield the batches of an Arrow file or stream, as long as they fit: a compressed batch is unpacked into memory."""
+    import pyarrow as pa
+
+    for batch in _batches(reader):
+        if ceiling is not None and pa.total_allocated_bytes() > ceiling:
+            raise SizeError(
+                f"{path} is compressed and takes more memory than may be used when it is unpacked; raise it: "
+                "--max-memory, max_memory; or write the file without compression"
+            )
+        yield batch

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import ibis
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -21,8 +22,11 @@ from qcompile.data.curator.diagnose import diagnose
 from qcompile.data.curator.draft import draft
 from qcompile.data.datasets.database import redact_url
 from qcompile.data.opening import open_data
+from qcompile.data.sources.duckdb import connect_duckdb, read_memory_limit
 from qcompile.data.sources.engine_errors import quiet
-from qcompile.errors import DataError, OptionError, QCompileError
+from qcompile.data.sources.file_formats import read_arrow
+from qcompile.data.sources.parquet import find_ceiling
+from qcompile.errors import DataError, OptionError, QCompileError, SizeError
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Policy, Schema
 
 SCHEMA = Schema(
@@ -161,6 +165,43 @@ def test_damaged_arrow_files(tmp_path: pathlib.Path) -> None:
     for damaged in (raw[:-20], raw[: len(raw) // 2], b"x", b"ARROW1\0\0", b"FEA1 old"):
         path.write_bytes(damaged)
         assert "is not a readable Arrow file" in problem(path)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("compression", ["zstd", "lz4", None])
+def test_compressed_files_take_no_more_memory_than_they_may(
+    compression: str | None, stream: bool, tmp_path: pathlib.Path
+) -> None:
+    schema = Schema((Attribute("x", IntegerDomain(0, 3), Policy("drop")),))
+    zeros = np.zeros(3 * 2**20, np.int64)  # 25 MB, less than 1 MB in the file
+    table = pa.table({"unused": zeros, "x": zeros})
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    opening = pa.ipc.new_stream if stream else pa.ipc.new_file
+    for name in ("a", "b"):
+        with (
+            pa.OSFile(str(tmp_path / f"{name}.arrow"), "wb") as sink,
+            opening(sink, table.schema, options=options) as writer,
+        ):
+            writer.write_table(table, max_chunksize=2**16)
+    paths = [tmp_path / "a.arrow", tmp_path / "b.arrow"]
+    before = pa.total_allocated_bytes()
+    assert read_arrow(paths, ["x"], before + 2**26).num_rows == 6 * 2**20
+    for some in (paths, paths[:1]):
+        ceiling = pa.total_allocated_bytes() + 10_000_000 * len(some)
+        if compression is None:
+            assert read_arrow(some, ["x"], ceiling).num_rows == 3 * 2**20 * len(some)
+            continue
+        with pytest.raises(SizeError, match=r"is compressed and takes more memory than may be used.*--max-memory"):
+            read_arrow(some, ["x"], ceiling)
+    with open_data(paths, schema, engine="duckdb") as counts:
+        assert counts.total == 6 * 2**20
+
+
+def test_the_limit_of_memory_is_read_back() -> None:
+    for limit in (2**27, 300_000_000, 5 * 10**9):
+        with connect_duckdb(limit) as connection:
+            assert abs(read_memory_limit(connection) - limit) < limit / 20
+            assert find_ceiling(connection) >= read_memory_limit(connection)
 
 
 def test_databases_that_are_none(tmp_path: pathlib.Path) -> None:
