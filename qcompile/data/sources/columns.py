@@ -50,7 +50,7 @@ class SourceTable:
       table: Ibis table with columns ``c0, c1, ...`` in schema order.
       kinds: of each column; None when all are text still to be parsed (CSV).
       explain: rewords an error of the engine so that no value of the data is quoted.
-      types: names of the columns' types for messages, where they are not those of the table.
+      types: names of the columns' types for messages; the table may have others, where a column's kind is other.
       unsigned: True if the engine has unsigned integers.
       halves: positions of the columns of 16-bit floating numbers, which the table has as wider ones.
       loose: True if a column may hold values of other types than its own, as in SQLite.
@@ -83,7 +83,8 @@ class SourceTable:
 
     def type_name(self, position: int) -> str:
         """Return the name of a column's type for messages."""
-        return self.types[position] if self.types else type_text(self.table[f"c{position}"].type())
+        is_other = self.kinds is not None and self.kinds[position] == "other"
+        return self.types[position] if is_other and self.types else type_text(self.table[f"c{position}"].type())
 
     def float_type(self, position: int) -> Literal["float16", "float32"] | None:
         """Return the type of a column of floating numbers that are narrower than doubles; None for all others."""
