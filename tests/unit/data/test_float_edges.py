@@ -83,7 +83,7 @@ SOURCES: dict[str, Callable[[pathlib.Path, str], Any]] = {
 @pytest.mark.parametrize("source", SOURCES)
 def test_decimal_edges(source: str, float_type: str, engine: str, tmp_path: pathlib.Path) -> None:
     data = SOURCES[source](tmp_path, float_type)
-    engine = "memory" if source == "SQLite" else engine
+    engine = "auto" if (source, engine) == ("SQLite", "duckdb") else engine
     with open_data(data, SCHEMA, [("x",)], engine=engine) as counts:
         assert dict(counts.tables([("x",)]))[("x",)]().tolist() == COUNTS[:6]
         assert counts.total == 6

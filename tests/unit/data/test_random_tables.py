@@ -257,7 +257,7 @@ def test_every_source_counts_as_the_reader_does(source: str, tmp_path: pathlib.P
         rng = random.Random(seed)
         columns = draw_columns(rng)
         schema = Schema(tuple(c.attribute for c in columns))
-        engine = "memory" if source == "SQLite" else rng.choice(["memory", "duckdb"])
+        engine = rng.choice(["memory", "database" if source == "SQLite" else "duckdb"])
         compare(schema, tables(columns), SOURCES[source](columns, tmp_path), engine, f"{source}, seed {seed}")
 
 
