@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from qcompile.cli.look_alikes import warn_of_look_alikes
 from qcompile.cli.output import message, result
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def check(
         raise typer.Exit(2)
     if not as_json:
         result(f"{file}: ok, {_counts(workload)}")
+        for warning in warn_of_look_alikes(workload.schema):
+            message(f"warning: {warning}")
         _warn_of_size(workload)
 
 
