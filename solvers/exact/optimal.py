@@ -64,6 +64,12 @@ IDLE = 1e-6
 EXCHANGES = 8
 """Rounds of exchanging idle orbits for violated ones."""
 
+FEWEST_ACTIVE = 256
+"""Orbits that the interior point may always take."""
+
+SPARE_ORBITS = 4
+"""Orbits that it may take for each one that the optimum needs at most."""
+
 SMALLEST_START = 1e-9
 """The interior point starts away from the boundary."""
 
@@ -152,7 +158,7 @@ def _finish(posed: certificate.DualProblem, point: certificate.DualPoint, best: 
 
     The certificate of each result is computed on all orbits.
     """
-    most = min(most_orbits(), int(np.sqrt(2 * HESSIAN_WORK / sum(b.root.shape[0] ** 2 for b in posed.blocks))))
+    most = min(_active_orbits(posed), int(np.sqrt(2 * HESSIAN_WORK / sum(b.root.shape[0] ** 2 for b in posed.blocks))))
     score, weights = point.mu, point.mu
     for _ in range(EXCHANGES):
         active = np.sort(np.argsort(-score, kind="stable")[:most])
@@ -169,6 +175,16 @@ def _finish(posed: certificate.DualProblem, point: certificate.DualPoint, best: 
             break
         # Weighted orbits stay; the most violated of the others come next.
         score = np.where(weights > IDLE * weights.max(), 2.0, np.maximum(excess, 0) / (1 + excess.max()))
+
+
+def _active_orbits(posed: certificate.DualProblem) -> int:
+    """Orbits that an optimum can need, with many to spare.
+
+    K is a convex combination of as many matrices as there are orbits, in a space of ``r (r + 1) / 2`` dimensions for
+    each block: by Caratheodory's theorem one orbit more than the dimensions is enough.
+    """
+    dimensions = sum(r * (r + 1) // 2 for r in (len(b.root) for b in posed.blocks))
+    return min(most_orbits(), FEWEST_ACTIVE + SPARE_ORBITS * dimensions)
 
 
 def _is_short(problem: Problem) -> bool:

@@ -471,6 +471,17 @@ def test_a_forged_plan_is_refused(claim: str, saved: pathlib.Path) -> None:
     assert refusal(saved)
 
 
+def test_a_forged_plan_of_many_values_is_refused_before_any_array_is_made(saved: pathlib.Path) -> None:
+    """As many values as are read: their weights alone, and the vectors of the matrices, would take gigabytes."""
+    rewrite(saved, edit(members(saved), with_domain(0, 13 * 10**7)))
+    tracemalloc.start()
+    try:
+        assert "of memory, the limit is" in refusal(saved)
+        assert tracemalloc.get_traced_memory()[1] < MEMORY
+    finally:
+        tracemalloc.stop()
+
+
 def test_random_queries_and_forms_of_absurd_size_are_refused(saved: pathlib.Path) -> None:
     absurd = [
         {"kind": "random", "attributes": ["a"], "p": 0.5, "count": 10**15, "seed": 1},
