@@ -47,6 +47,28 @@ RUNS: dict[str, list[str]] = {
     "dry": ["--dry-run"],
 }
 
+COUNTS: dict[str, tuple[list[str], list[str]]] = {
+    "one count more": (ROWS, ["1,0,x,0", *ROWS[1:]]),
+    "a row without a count": (ROWS, [*ROWS, ",3,x,1"]),
+    "a negative count": (ROWS, [*ROWS, "-4,3,x,1"]),
+    "a fraction": (ROWS, [*ROWS, "0.5,3,x,1"]),
+    "a fraction beside a whole number": (["3,3,x,1"], ["3.25,3,x,1"]),
+    "a count that is no number": (ROWS, [*ROWS, "many,3,x,1"]),
+    "not a number": (ROWS, [*ROWS, "nan,3,x,1"]),
+    "a count above the largest": (ROWS, [*ROWS, "40000,3,x,1"]),
+    "a dropped row without a count": (ROWS, [*ROWS, ",3,x,-5"]),
+    "a dropped row with a negative count": (ROWS, [*ROWS, "-4,3,x,-5"]),
+    "nothing but a bad count": (["-1,3,x,1"], ["2,3,x,1"]),
+}
+"""Neighbours where the first column counts rows: a row that is no count must not be noticed, with a ledger."""
+
+COUNT_RUNS: dict[str, list[str]] = {
+    "units": [],
+    "cut": ["--max-count", "20"],
+    "weights": ["--max-count", "20", "--count-step", "0.1"],
+    "out of core": ["--max-count", "20", "--engine", "duckdb"],
+}
+
 
 def observed(
     folder: pathlib.Path, rows: list[str], options: list[str], capfd: pytest.CaptureFixture[str], caplog: Any
@@ -91,7 +113,7 @@ def spent(path: pathlib.Path) -> Any:
 def both(
     tmp_path: pathlib.Path, case: str, options: list[str], monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
 ) -> list[dict[str, Any]]:
-    made = tmp_path / "made"
+    made, tables = tmp_path / "made", NEIGHBOURS | COUNTS
     made.mkdir()
     (made / "w.q").write_text(WORKLOAD)
     monkeypatch.chdir(made)
@@ -100,7 +122,7 @@ def both(
         assert execute(["ledger", "create", "l", "--rho", "1"]) == 0
     capfd.readouterr()
     seen = []
-    for name, rows in zip(("one", "two"), NEIGHBOURS[case], strict=True):
+    for name, rows in zip(("one", "two"), tables[case], strict=True):
         shutil.copytree(made, tmp_path / name)
         monkeypatch.chdir(tmp_path / name)
         seen.append(observed(tmp_path / name, rows, options, capfd, caplog))
@@ -118,6 +140,21 @@ def test_neighbouring_tables_look_the_same(
     assert one["exit code"] == 0
     assert (one["release"] is None) == (run == "dry")
     assert one["warnings"] == one["log"] == []
+
+
+@pytest.mark.parametrize("run", COUNT_RUNS)
+@pytest.mark.parametrize("case", COUNTS)
+def test_counts_that_are_none_are_not_noticed(
+    run: str, case: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: Any
+) -> None:
+    """The exit code, every byte printed and the charge are the same, also where a policy drops the row."""
+    options = ["--ledger", "l", "--count-column", "person", *COUNT_RUNS[run]]
+    one, two = both(tmp_path, case, options, monkeypatch, capfd, caplog)
+    for what in one:
+        assert one[what] == two[what], what
+    assert one["exit code"] == 0
+    assert "rows whose count is missing or negative are left out" in one["stderr"]
+    assert len(one["ledger"]) == 1
 
 
 def test_what_is_for_the_curator_alone_does_differ_and_says_so(

@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -160,13 +160,13 @@ def _digest(entry: tuple[str, Row, Any]) -> str:
 
 
 def count(
-    schema: Schema, found: Sequence[tuple[Row, Any]], view: Names, weight: str | None = None
+    schema: Schema, found: Sequence[tuple[Row, Any]], view: Names, steps: Callable[[Row], int]
 ) -> Mapping[tuple[int, ...], int]:
-    """The non-empty cells of a view."""
+    """The non-empty cells of a view; ``steps`` gives what a row counts."""
     counts: collections.Counter[tuple[int, ...]] = collections.Counter()
     for row, cells in found:
         if cells is not None:
-            counts[tuple(cells[schema.positions[n]] for n in view)] += 1 if weight is None else row[weight]
+            counts[tuple(cells[schema.positions[n]] for n in view)] += steps(row)
     return {cell: n for cell, n in counts.items() if n}
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import pathlib
 from collections.abc import Sequence
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,8 +87,17 @@ def require_same(
         made = [(view, make()) for view, make in counts.tables(views)]
         assert sorted(view for view, _ in made) == sorted(views)
         for view, table in made:
-            require_equal(table, brute.count(schema, expected, view, reading.count_column), view)
+            require_equal(table, brute.count(schema, expected, view, partial(steps, reading)), view)
         require_on_demand(counts, dict(made))
+
+
+def steps(reading: Reading, row: brute.Row) -> int:
+    """The number of steps that a row counts: the nearest, cut to the largest."""
+    if reading.count_column is None:
+        return 1
+    step = Fraction(str(reading.count_step or 1))
+    nearest = math.floor(Fraction(row[reading.count_column]) / step + Fraction(1, 2))
+    return nearest if reading.max_count is None else min(nearest, int(Fraction(str(reading.max_count)) / step))
 
 
 def require_on_demand(counts: ExactCounts, made: dict[brute.Names, Any]) -> None:

@@ -20,6 +20,8 @@ READINGS = {
     "units": Reading("person", 40),
     "whole units": Reading("house", 7),
     "cells": Reading(count_column="cells"),
+    "cut cells": Reading(count_column="cells", max_count=3),
+    "cells in steps": Reading(count_column="cells", max_count=4, count_step=2),
 }
 
 

@@ -57,7 +57,15 @@ def store(server: Server, name: str, columns: dict[str, str], rows: Sequence[Seq
 
 @pytest.mark.parametrize("engine", ["auto", "memory"])
 @pytest.mark.parametrize(
-    "reading", [Reading(), Reading("person", 40), Reading("house", 7), Reading(count_column="cells")], ids=str
+    "reading",
+    [
+        Reading(),
+        Reading("person", 40),
+        Reading("house", 7),
+        Reading(count_column="cells"),
+        Reading(count_column="cells", max_count=4, count_step=2),
+    ],
+    ids=str,
 )
 def test_counts_are_those_of_the_plain_encoder(people: Database, engine: str, reading: Reading) -> None:
     tables.require_same(people, ROWS, engine, reading=reading)

@@ -32,7 +32,14 @@ def test_a_parquet_file(spark: Any, parquet: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "reading", [Reading("person", 40), Reading("house", 7), Reading(count_column="cells")], ids=str
+    "reading",
+    [
+        Reading("person", 40),
+        Reading("house", 7),
+        Reading(count_column="cells"),
+        Reading(count_column="cells", max_count=4, count_step=2),
+    ],
+    ids=str,
 )
 def test_units_and_cells(spark: Any, parquet: pathlib.Path, reading: Reading) -> None:
     tables.require_same(parquet, ROWS, "spark", FEW, reading)

@@ -32,7 +32,7 @@ def count_steps(number: Any, counted: CountColumn, leave_out: bool) -> Any:
     # Not all engines evaluate the branch that is taken only, and the whole part of a large number is an error.
     small = ibis.ifelse((steps >= 0) & (steps < most), steps, 0.0)
     whole = small.floor().cast("float64")
-    rounded = (small + 0.5).floor().cast("float64") if leave_out or counted.step is not None else refused
+    rounded = whole + ibis.ifelse(small - whole >= 0.5, 1.0, 0.0)  # small + 0.5 may be rounded up itself
+    nearest = ibis.ifelse(small == whole, whole, rounded if leave_out or counted.step is not None else refused)
     top = float(most) if leave_out or counted.most is not None else refused
-    nearest = ibis.ifelse(small == whole, whole, rounded)
     return ibis.cases((steps < 0, bad), (steps >= most, top), (steps.notnull(), nearest), else_=bad)

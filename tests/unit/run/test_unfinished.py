@@ -178,6 +178,7 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "no seed": ({"test_seed": None}, r"another test seed \(1, not none\)"),
     "unit": ({"unit": "c"}, "another unit"),
     "counts": ({"count_column": "c"}, "another count column"),
+    "largest count": ({"count_column": "c", "max_count": 3}, "another count column .*, max count"),
 }
 
 
