@@ -27,6 +27,9 @@ from qcompile.strategy import Strategy
 
 NEIGHBOURS = ("add-remove", "replace-one")
 
+COUNTED = "each unit of the count column"
+"""The privacy unit of counts without a maximum, in ledgers; the name of the column follows."""
+
 MOST_CONTRIBUTIONS = 10**9
 """Rows of one unit at most: beyond, no release says anything."""
 
@@ -97,7 +100,7 @@ class CountColumn:
     def __str__(self) -> str:
         """The part of a row, for people: ``up to 3.5 (in steps of 0.01) by column 'w'``."""
         if self.most is None:
-            return f"each unit of the count column {self.name!r}"
+            return f"{COUNTED} {self.name!r}"
         steps = "" if self.step is None else f" (in steps of {exact_text(self.step)})"
         return f"up to {exact_text(self.most)}{steps} by column {self.name!r}"
 

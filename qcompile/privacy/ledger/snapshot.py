@@ -15,6 +15,7 @@ from qcompile.privacy.exact_numbers import amount_text, finite
 from qcompile.privacy.ledger import charges
 from qcompile.privacy.ledger.charges import Charge, Entry
 from qcompile.privacy.ledger.sqlite_file import damage_error, read_facts
+from qcompile.privacy.unit import COUNTED
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,19 @@ class Snapshot:
             )
         for name, fixed in self.unit.items():
             if getattr(charge, name) != fixed:
+                asked = getattr(charge, name)
+                rows = "; a run over counts is for rows of the data with max_count" if _is_counted(fixed, asked) else ""
                 raise BudgetError(
-                    f"ledger {path} adds up charges with {name} {_shown(fixed)}, this one has {name} "
-                    f"{_shown(getattr(charge, name))}; losses of different privacy units do not add up: use its unit"
+                    f"ledger {path} adds up charges with {name} {_shown(fixed)}, this one has {name} {_shown(asked)}; "
+                    f"losses of different privacy units do not add up: use its unit{rows}"
                 )
         if charge.rho > self.remaining:
             raise OverspendError(_overspend_message(path, charge.rho, self.remaining), charge.rho, self.remaining)
+
+
+def _is_counted(*units: str | int | None) -> bool:
+    """True if one of two privacy units is that of a column of counts, see `qcompile.privacy.unit.CountColumn`."""
+    return any(str(unit).startswith(COUNTED) for unit in units)
 
 
 def _shown(value: str | int | None) -> str:
