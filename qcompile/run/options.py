@@ -56,7 +56,7 @@ class RunOptions:
       count_step: of weights: the step, such as "0.01", to whose multiples they are rounded, with `max_count`.
       strict_values: accept, although a ledger is charged, that a value that no policy covers ends the run with an
         error: the error reveals that there is such a value. Otherwise, with a ledger, attributes without a policy are
-        refused, and rows with a null in a clipped column are left out.
+        refused, and rows with a null in a clipped column, or with a count that is none, are left out.
       workers: threads that measure; one per core where None. The measurements do not depend on it.
       max_memory: bytes, 80 % of what is free where None; a run that needs more to measure is refused before it starts.
         Rows that do not fit are counted in another way.

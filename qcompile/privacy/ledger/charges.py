@@ -27,7 +27,8 @@ class Charge:
       budget: as it was asked for.
       neighbours: the relation that rho refers to.
       contributions: rows of one privacy unit.
-      unit: the column by which rows were cut to that number; None where no unit is known to have more.
+      unit: the column by which rows were cut to that number, or the text of a column of counts each unit of which is
+        such a row; None where neither is.
       mechanism: "batch", or what else spends.
       noise: how it was drawn.
       plan: hash of the plan.
