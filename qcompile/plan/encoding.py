@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,17 @@ from qcompile.errors import StorageError
 from qcompile.queries.factors import Abs, Affine, Circular, Factor, Marginal, Matrix, Predicate, Prefix, Random, Range
 from qcompile.queries.factors.ordered import Ordered
 from qcompile.queries.factors.threshold import Threshold
-from qcompile.queries.schema import Attribute, CategoryDomain, Domain, IntegerDomain, NumericDomain, Policy, Schema
+from qcompile.queries.schema import (
+    Attribute,
+    CategoryDomain,
+    Domain,
+    IntegerDomain,
+    Label,
+    NumericDomain,
+    Policy,
+    PolicyKind,
+    Schema,
+)
 from qcompile.queries.workload import Family, Workload
 from qcompile.strategy import (
     FourierStrategy,
@@ -23,10 +33,33 @@ from qcompile.strategy import (
     ResidualPart,
     Strategy,
 )
-from qcompile.support.arrays import Array, cells, digest
+from qcompile.support.arrays import Array, cells, digest, require_memory
+from qcompile.support.json_fields import Field
 
 SYMMETRIC = 1e-12
 """Relative asymmetry of a circulant's kernel that rounding may leave."""
+
+POLICIES: tuple[str, ...] = get_args(PolicyKind)
+
+MAX_ATTRIBUTES = 100_000
+"""Attributes of a schema in a file: more than a ``.q`` text can declare."""
+
+VALUES_MEMORY = 2**30
+"""Bytes that one number per value of every attribute may take: the centring weights."""
+
+MAX_AXES = 64
+"""Axes of a strategy, those of a NumPy array."""
+
+MAX_TERMS = 1501
+"""Terms of a mixture: one of full rank, and no more of low rank than the solvers' limit of their rows
+(`qcompile.solvers.composite.mixture.LOW_RANK`)."""
+
+ROWS_PER_CELL = 2
+"""Rows of a matrix per column, at most. No solver makes more rows than cells, but for the low-rank rows of a mixture
+(`MORE_ROWS`); a forged plan with many would take memory and time that no estimate tells of."""
+
+MORE_ROWS = 1500
+"""Rows beside those, for strategies of few cells and for mixtures."""
 
 
 class ArrayStore:
@@ -62,7 +95,26 @@ class ArrayStore:
         try:
             return self.arrays[name]
         except KeyError:
-            raise StorageError(f"the file refers to an array that it does not hold ({name})") from None
+            raise StorageError("the file refers to an array that it does not hold; make the file again") from None
+
+    def read(self, data: Field) -> npt.NDArray[Any]:
+        """The array that a file names.
+
+        Raises:
+          StorageError: the name is no text, or there is no such array.
+        """
+        return self.get(data.read_text())
+
+    def read_finite(self, data: Field) -> Array:
+        """The array of doubles that a file names.
+
+        Raises:
+          StorageError: there is none, or an entry is not finite.
+        """
+        array = self.read(data)
+        if array.dtype != np.float64 or not np.isfinite(array).all():
+            data.refuse("an array of finite numbers")
+        return array
 
 
 def _name(array: npt.NDArray[Any]) -> str:
@@ -91,27 +143,49 @@ def _domain_data(domain: Domain) -> dict[str, Any]:
     return {"category": list(domain.labels)}
 
 
-def read_schema(data: list[dict[str, Any]], read_from_data: object = False) -> Schema:
+def read_schema(data: Field, read_from_data: Field | None = None) -> Schema:
     """The inverse of `schema_data`.
 
     Args:
       data: the attributes.
       read_from_data: the mark of a schema that was drafted from data; files from before there was one lack it.
+
+    Raises:
+      StorageError: it is no schema, or one of more attributes or values than are read.
     """
-    if not isinstance(read_from_data, bool):
-        raise ValueError("the mark read_from_data must be true or false")
-    attributes = (
-        Attribute(a["name"], _read_domain(a["domain"]), Policy(a["policy"], a["other"]), a["cyclic"]) for a in data
-    )
-    return Schema(tuple(attributes), read_from_data)
+    attributes = tuple(_read_attribute(a) for a in data.read_list(most=MAX_ATTRIBUTES))
+    mark = read_from_data is not None and read_from_data.read_bool()
+    schema = data.build(lambda: Schema(attributes, mark))
+    values = sum(a.size for a in schema)
+    require_memory("the file's schema", values, "declare fewer values, or bins", limit=VALUES_MEMORY)
+    return schema
 
 
-def _read_domain(data: dict[str, Any]) -> Domain:
-    if "integer" in data:
-        return IntegerDomain(*data["integer"])
-    if "numeric" in data:
-        return NumericDomain(tuple(map(float, data["numeric"])), data["closed"])
-    return CategoryDomain(tuple(data["category"]))
+def _read_attribute(data: Field) -> Attribute:
+    field = data.read_object("name", "domain", "policy", "other", "cyclic")
+    name, domain, cyclic = field["name"].read_text(), _read_domain(field["domain"]), field["cyclic"].read_bool()
+    kind, other = field["policy"].read_choice(POLICIES), field["other"].read_optional(Field.read_text)
+    return data.build(lambda: Attribute(name, domain, Policy(cast("PolicyKind", kind), other), cyclic))
+
+
+def _read_domain(data: Field) -> Domain:
+    kinds = data.read_mapping()
+    if "integer" in kinds:
+        low, high = (x.read_integer() for x in data.read_object("integer")["integer"].read_tuple(2))
+        return data.build(lambda: IntegerDomain(low, high))
+    if "numeric" in kinds:
+        field = data.read_object("numeric", "closed")
+        edges = tuple(float(x.read_number()) for x in field["numeric"].read_list())
+        closed = field["closed"].read_bool()
+        return data.build(lambda: NumericDomain(edges, closed))
+    labels = tuple(_read_label(x) for x in data.read_object("category")["category"].read_list())
+    return data.build(lambda: CategoryDomain(labels))
+
+
+def _read_label(data: Field) -> Label:
+    if isinstance(data.value, str):
+        return data.read_text()
+    return data.read_bool() if isinstance(data.value, bool) else data.read_integer()
 
 
 def factor_data(factor: Factor, store: ArrayStore) -> dict[str, Any]:
@@ -135,33 +209,92 @@ def factor_data(factor: Factor, store: ArrayStore) -> dict[str, Any]:
 ORDERED: dict[str, type[Ordered]] = {kind.kind: kind for kind in (Prefix, Range, Circular)}
 
 
-def read_factor(data: dict[str, Any], schema: Schema, store: ArrayStore) -> Factor:
-    """The inverse of `factor_data`."""
-    attributes = [schema[name] for name in data["attributes"]]
-    kind = data["kind"]
-    if kind == Marginal.kind:
-        return Marginal(*attributes)
-    if kind in ORDERED:
-        return ORDERED[kind](*attributes, through_other=_through_other(data))
-    if kind in (Affine.kind, Abs.kind):
-        threshold = Affine if kind == Affine.kind else Abs
-        options = {"constant": data["constant"], "at_least": data["at_least"]}
-        return threshold(attributes, data["coefficients"], data["thresholds"], **options)
-    if kind == Random.kind:
-        return Random(attributes, data["p"], data["count"], data["seed"])
-    if kind == Matrix.kind:
-        return Matrix(attributes, store.get(data["matrix"]), data["path"])
-    if kind == Predicate.kind:
-        return Predicate(attributes, store.get(data["holds"]), data["text"])
-    raise StorageError(f"unknown kind of factor {kind!r} in the file")
+def read_factor(data: Field, schema: Schema, store: ArrayStore) -> Factor:
+    """The inverse of `factor_data`.
+
+    Raises:
+      StorageError: it is no factor on attributes of the schema.
+    """
+    members = data.read_mapping()
+    kind = members["kind"].read_choice(tuple(READERS)) if "kind" in members else data.refuse("a factor with a kind")
+    attributes = [_read_name(x, schema) for x in members["attributes"].read_list()] if "attributes" in members else []
+    return READERS[kind](data, attributes, store)
 
 
-def _through_other(data: dict[str, Any]) -> bool:
-    """Whether an ordered factor runs through an ``other`` cell; files from before it stood outside do not say."""
-    through = data.get("through_other", True)
-    if not isinstance(through, bool):
-        raise ValueError("the mark through_other must be true or false")
-    return through
+def _read_name(data: Field, schema: Schema) -> Attribute:
+    name = data.read_text()
+    return schema[name] if name in schema else data.refuse("an attribute of the schema")
+
+
+def _read_marginal(data: Field, attributes: Sequence[Attribute], store: ArrayStore) -> Factor:
+    data.read_object("kind", "attributes")
+    return Marginal(_only(data, attributes))
+
+
+def _read_ordered(data: Field, attributes: Sequence[Attribute], store: ArrayStore) -> Factor:
+    """An ordered factor; files from before the ``other`` cell stood outside do not say whether it runs through it."""
+    field = data.read_object("kind", "attributes", optional=["through_other"])
+    through = "through_other" not in field or field["through_other"].read_bool()
+    return ORDERED[field["kind"].read_text()](_only(data, attributes), through_other=through)
+
+
+def _only(data: Field, attributes: Sequence[Attribute]) -> Attribute:
+    return attributes[0] if len(attributes) == 1 else data.refuse("a factor on one attribute")
+
+
+def _read_threshold(data: Field, attributes: Sequence[Attribute], store: ArrayStore) -> Factor:
+    field = data.read_object("kind", "attributes", "coefficients", "thresholds", "constant", "at_least")
+    make = Affine if field["kind"].value == Affine.kind else Abs
+    coefficients = _read_integers(field["coefficients"])
+    thresholds = field["thresholds"].read_optional(_read_integers)
+    constant, at_least = field["constant"].read_integer(), field["at_least"].read_bool()
+    return data.build(lambda: make(attributes, coefficients, thresholds, constant=constant, at_least=at_least))
+
+
+def _read_integers(data: Field) -> list[int]:
+    return [x.read_integer() for x in data.read_list()]
+
+
+def _read_random(data: Field, attributes: Sequence[Attribute], store: ArrayStore) -> Factor:
+    field = data.read_object("kind", "attributes", "p", "count", "seed")
+    p, count, seed = field["p"].read_number(), field["count"].read_integer(), field["seed"].read_integer(0, 2**64 - 1)
+    return data.build(lambda: Random(attributes, p, count, seed))
+
+
+def _read_matrix(data: Field, attributes: Sequence[Attribute], store: ArrayStore) -> Factor:
+    field = data.read_object("kind", "attributes", "matrix", "path")
+    matrix, path = _read_queries(field["matrix"], attributes, store), field["path"].read_text()
+    return data.build(lambda: Matrix(attributes, matrix, path))
+
+
+def _read_predicate(data: Field, attributes: Sequence[Attribute], store: ArrayStore) -> Factor:
+    field = data.read_object("kind", "attributes", "holds", "text")
+    shape = tuple(a.size for a in attributes)
+    holds, text = store.read(field["holds"]), field["text"].read_text()
+    if holds.dtype != np.bool_ or holds.shape != shape:
+        field["holds"].refuse("an array of flags, one per cell")
+    return Predicate(attributes, holds, text)
+
+
+def _read_queries(data: Field, attributes: Sequence[Attribute], store: ArrayStore) -> Array:
+    """A matrix of queries: ``(count, *shape)``."""
+    matrix = store.read_finite(data)
+    if matrix.ndim < 1 or matrix.shape[1:] != tuple(a.size for a in attributes):
+        data.refuse("an array with a row per query and an axis per attribute")
+    return matrix
+
+
+FactorReader: TypeAlias = Callable[[Field, Sequence[Attribute], ArrayStore], Factor]
+
+READERS: dict[str, FactorReader] = {
+    Marginal.kind: _read_marginal,
+    **dict.fromkeys(ORDERED, _read_ordered),
+    Affine.kind: _read_threshold,
+    Abs.kind: _read_threshold,
+    Random.kind: _read_random,
+    Matrix.kind: _read_matrix,
+    Predicate.kind: _read_predicate,
+}
 
 
 def workload_data(workload: Workload, store: ArrayStore) -> dict[str, Any]:
@@ -182,21 +315,30 @@ def workload_data(workload: Workload, store: ArrayStore) -> dict[str, Any]:
     return {"schema": schema_data(workload.schema), **mark, "families": families}
 
 
-def read_workload(data: dict[str, Any], store: ArrayStore) -> Workload:
-    """The inverse of `workload_data`."""
-    schema = read_schema(data["schema"], data.get("read_from_data", False))
-    families = [
-        Family(
-            f["name"],
-            f["text"],
-            tuple(read_factor(x, schema, store) for x in f["factors"]),
-            f["weight"],
-            None if f["choose"] is None else (int(f["choose"][0]), int(f["choose"][1])),
-            tuple(f["aliases"]),
-        )
-        for f in data["families"]
-    ]
-    return Workload(schema, tuple(families))
+def read_workload(data: Field, store: ArrayStore) -> Workload:
+    """The inverse of `workload_data`.
+
+    Raises:
+      StorageError: it is no workload.
+    """
+    field = data.read_object("schema", "families", optional=["read_from_data"])
+    schema = read_schema(field["schema"], field.get("read_from_data"))
+    families = tuple(_read_family(f, schema, store) for f in field["families"].read_list())
+    return data.build(lambda: Workload(schema, families))
+
+
+def _read_family(data: Field, schema: Schema, store: ArrayStore) -> Family:
+    field = data.read_object("name", "text", "weight", "choose", "aliases", "factors")
+    name, text, weight = field["name"].read_text(), field["text"].read_text(), field["weight"].read_number(above=0)
+    factors = tuple(read_factor(x, schema, store) for x in field["factors"].read_list())
+    choose = field["choose"].read_optional(_read_choose)
+    aliases = tuple(x.read_text() for x in field["aliases"].read_list())
+    return data.build(lambda: Family(name, text, factors, weight, choose, aliases))
+
+
+def _read_choose(data: Field) -> tuple[int, int]:
+    low, high = (x.read_integer(0) for x in data.read_tuple(2))
+    return low, high
 
 
 def strategy_data(strategy: Strategy, store: ArrayStore) -> dict[str, Any]:
@@ -218,52 +360,65 @@ def _part_data(part: Part, store: ArrayStore) -> dict[str, Any]:
     return {"axes": axes, "matrix": store.put(part.written_out())}
 
 
-def read_strategy(data: dict[str, Any], store: ArrayStore) -> Strategy:
-    """The inverse of `strategy_data`."""
-    if data["kind"] == "mixture":
-        return MixtureStrategy([_read_plain(t, store) for t in data["terms"]])
-    return _read_plain(data, store)
+def read_strategy(data: Field, store: ArrayStore) -> Strategy:
+    """The inverse of `strategy_data`.
+
+    Raises:
+      StorageError: it is no strategy, or one with many more rows than cells.
+    """
+    if "terms" in data.read_mapping():
+        field = data.read_object("kind", "terms")
+        field["kind"].read_choice(["mixture"])
+        terms = [_read_plain(t, store) for t in field["terms"].read_list(least=2, most=MAX_TERMS)]
+        strategy: Strategy = data.build(lambda: MixtureStrategy(terms))
+    else:
+        strategy = _read_plain(data, store)
+    if strategy.rows > ROWS_PER_CELL * cells(strategy.shape) + MORE_ROWS:
+        data.refuse(f"a strategy of at most {ROWS_PER_CELL} rows per cell")
+    return strategy
 
 
-def _read_plain(data: dict[str, Any], store: ArrayStore) -> KroneckerStrategy | FourierStrategy:
-    if data["kind"] == "fourier":
-        return _read_fourier(_finite(store, data["kernel"]))
-    if data["kind"] == "kronecker":
-        return _read_kronecker(data, store)
-    raise StorageError(f"unknown kind of strategy {data['kind']!r} in the file")
+def _read_plain(data: Field, store: ArrayStore) -> KroneckerStrategy | FourierStrategy:
+    if "kernel" in data.read_mapping():
+        field = data.read_object("kind", "kernel")
+        field["kind"].read_choice(["fourier"])
+        return _read_fourier(field["kernel"], store)
+    return _read_kronecker(data, store)
 
 
-def _read_fourier(kernel: Array) -> FourierStrategy:
+def _read_fourier(data: Field, store: ArrayStore) -> FourierStrategy:
     """A circulant whose kernel is its own mirror image: else B is not symmetric, which all its arithmetic rests on."""
+    kernel = store.read_finite(data)
+    if not kernel.size:
+        data.refuse("an array with entries")
     mirrored = kernel
     for axis in range(kernel.ndim):
         mirrored = np.roll(np.flip(mirrored, axis), 1, axis)
-    if np.abs(kernel - mirrored).max(initial=0.0) > SYMMETRIC * np.abs(kernel).max(initial=0.0):
-        raise ValueError("the kernel of a circulant strategy is symmetric")
+    if np.abs(kernel - mirrored).max() > SYMMETRIC * np.abs(kernel).max():
+        data.refuse("symmetric")
     return FourierStrategy(kernel)
 
 
-def _read_kronecker(data: dict[str, Any], store: ArrayStore) -> KroneckerStrategy:
-    shape = tuple(data["shape"])
-    parts = [_read_part(p, shape, store) for p in data["parts"]]
+def _read_kronecker(data: Field, store: ArrayStore) -> KroneckerStrategy:
+    field = data.read_object("kind", "shape", "parts")
+    field["kind"].read_choice(["kronecker"])
+    shape = tuple(x.read_integer(1) for x in field["shape"].read_list(most=MAX_AXES))
+    parts = [_read_part(p, shape, store) for p in field["parts"].read_list(most=MAX_AXES + 1)]
     if sorted(a for p in parts for a in p.axes) != list(range(len(shape))):
-        raise ValueError("the parts of a Kronecker strategy must cover every axis once")
+        field["parts"].refuse("matrices that cover every axis once")
     return KroneckerStrategy(shape, parts)
 
 
-def _read_part(data: dict[str, Any], shape: tuple[int, ...], store: ArrayStore) -> Part:
-    axes = tuple(data["axes"])
+def _read_part(data: Field, shape: tuple[int, ...], store: ArrayStore) -> Part:
+    field = data.read_object("axes", optional=["matrix", "residual"])
+    axes = tuple(x.read_integer(0, len(shape) - 1) for x in field["axes"].read_list(most=len(shape)))
     sizes = tuple(shape[a] for a in axes)
-    if "residual" in data:
-        return ResidualPart(axes, sizes, data["residual"])
-    matrix = _finite(store, data["matrix"])
-    if matrix.ndim != 2 or matrix.shape[1] != cells(sizes):
-        raise ValueError("a matrix of a Kronecker strategy must have a column per cell of its axes")
+    if "residual" in field:
+        factor = float(data.read_object("axes", "residual")["residual"].read_number(above=0))
+        return data.build(lambda: ResidualPart(axes, sizes, factor))
+    matrix = store.read_finite(data.read_object("axes", "matrix")["matrix"])
+    if matrix.ndim != 2 or not matrix.shape[0] or matrix.shape[1] != cells(sizes):
+        field["matrix"].refuse("a matrix with a column per cell of its axes")
+    if matrix.shape[0] > ROWS_PER_CELL * matrix.shape[1] + MORE_ROWS:
+        field["matrix"].refuse(f"a matrix of at most {ROWS_PER_CELL} rows per column")
     return MatrixPart(axes, sizes, matrix)
-
-
-def _finite(store: ArrayStore, name: str) -> Array:
-    array = np.asarray(store.get(name), dtype=np.float64)
-    if not np.isfinite(array).all():
-        raise ValueError("the matrices of a strategy must be finite")
-    return array

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from qcompile.errors import StorageError
 from qcompile.lattice.decompose import count_subsets, decompose, least_nodes
@@ -21,24 +22,19 @@ from qcompile.lattice.projection import is_uniform
 from qcompile.plan.encoding import ArrayStore, read_strategy, read_workload, strategy_data, workload_data
 from qcompile.plan.options import Options
 from qcompile.plan.plan import Plan
-from qcompile.queries.schema import CategoryDomain, IntegerDomain, PolicyKind, Schema
+from qcompile.plan.upgrades import OLDEST, upgrade_plan
 from qcompile.queries.workload import Workload
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Strategy
 from qcompile.support import archive
-from qcompile.support.arrays import IntArray, require_memory
+from qcompile.support.arrays import IntArray
+from qcompile.support.json_fields import Field
 
 KIND = "qcompile plan"
 VERSION = 5
 
-OLDEST = 3
-"""Files from before ordered factors left the ``other`` cell out: their factors run through it, as they did."""
-
-MAX_ATTRIBUTES = 100_000
-"""Attributes of a schema in a file: more than a ``.q`` text can declare."""
-
-VALUES_MEMORY = 2**30
-"""Bytes that one number per value of every attribute may take: the centring weights."""
+FREE_VALUES = 2**22
+"""Values of attributes that a file need not have arrays for: 32 MB for a number for each."""
 
 MAX_PRODUCTS = 2**20
 """Products of a family in a block, which are all listed; in the lattice the number of nodes is the limit."""
@@ -68,8 +64,9 @@ def load_plan(path: str | Path) -> Plan:
     Raises:
       StorageError: missing, damaged, changed, of another kind or version.
     """
-    document, arrays, _ = archive.read(path, KIND, VERSION, OLDEST)
-    return read_plan(document, ArrayStore.check(arrays))
+    with archive.Archive.open(path, KIND, VERSION, OLDEST) as file:
+        document, arrays = upgrade_plan(file.document, file.version), file.arrays(file.names)
+    return read_plan(Field(document), ArrayStore.check(arrays))
 
 
 def plan_data(plan: Plan, store: ArrayStore) -> dict[str, Any]:
@@ -101,55 +98,51 @@ def _solution_data(solution: Solution, store: ArrayStore) -> dict[str, Any]:
     }
 
 
-def read_plan(document: dict[str, Any], store: ArrayStore) -> Plan:
+def read_plan(data: Field, store: ArrayStore) -> Plan:
     """The inverse of `plan_data`.
+
+    Args:
+      data: a plan of the newest format; `qcompile.plan.upgrades` makes it of older ones.
+      store: its arrays.
 
     Raises:
       StorageError: the document does not describe a plan that this version understands.
+      SizeError: a part of the plan is larger than memory allows.
     """
-    try:
-        _check_attributes(document["workload"]["schema"])
-        workload = read_workload(document["workload"], store)
-        _check_values(workload.schema)
-        _check_expansion(workload, document["blocks"], len(store.get(document["class_of"])))
-        centring = {name: np.asarray(store.get(key), np.float64) for name, key in document["centring"].items()}
-        options = _read_options(document["options"])
-        closure = decompose(workload, centring, document["blocks"], dict(options.strategies))
-        _check_same(closure, document, store)
-        solutions = tuple(_read_solution(s, store) for s in document["solutions"])
-        plain_sse, version = _read_error(document["plain_sse"]), _read_version(document["qcompile"])
-        plan = Plan(workload, closure, solutions, options, plain_sse, version)
-    except StorageError:
-        raise
-    except NOT_UNDERSTOOD as e:
-        raise StorageError("the file does not hold a plan that this version of qcompile understands") from e
+    field = data.read_object(*MEMBERS)
+    workload = read_workload(field["workload"], store)
+    blocks = [[name.read_text() for name in names.read_list()] for names in field["blocks"].read_list()]
+    class_of, orders = store.read(field["class_of"]), store.read(field["orders"])
+    solutions = tuple(_read_solution(s, store) for s in field["solutions"].read_list())
+    _check_expansion(workload, blocks, class_of.size)
+    _check_values(workload, sum(a.nbytes for a in store.arrays.values()))
+    centring = {name: store.read_finite(key) for name, key in field["centring"].read_mapping().items()}
+    options, version = _read_options(field["options"]), field["qcompile"].read_text(MAX_VERSION, printable=True)
+    closure = data.build(lambda: decompose(workload, centring, blocks, dict(options.strategies)))
+    _check_same(closure, class_of, orders, len(solutions))
+    plain_sse = field["plain_sse"].read_optional(lambda error: error.read_number(above=0))
+    plan = Plan(workload, closure, solutions, options, plain_sse, version)
     _check_strategies(plan)
     return plan
 
 
-NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
-"""Errors of reading well-formed JSON of another meaning; numbers too large for a double are ArithmeticErrors."""
+MEMBERS = (
+    "qcompile", "options", "workload", "centring", "blocks", "class_of", "orders", "plain_sse", "solutions",
+)  # fmt: skip
+"""The names in a plan's document."""
 
 
-def _check_attributes(data: Sequence[dict[str, Any]]) -> None:
-    if len(data) > MAX_ATTRIBUTES:
-        raise StorageError(f"the file declares {len(data):,} attributes, at most {MAX_ATTRIBUTES:,} are read")
+def _check_values(workload: Workload, stored: int) -> None:
+    """Refuse attributes of many values that no array of the file is as long as, before arrays of them are made.
 
-
-def _check_values(schema: Schema) -> None:
-    """Domains of the types that a text could have declared, which have no more values than can be looked at."""
-    for a in schema:
-        domain = a.domain
-        if type(a.name) is not str or type(a.cyclic) is not bool:
-            raise ValueError("a name is text, cyclic is true or false")
-        if a.policy.kind not in get_args(PolicyKind) or not isinstance(a.policy.other, str | None):
-            raise ValueError("a policy is one of four, its label is text")
-        if isinstance(domain, IntegerDomain) and not type(domain.low) is type(domain.high) is int:
-            raise ValueError("the ends of an integer domain are integers")
-        if isinstance(domain, CategoryDomain) and not {type(x) for x in domain.labels} <= {str, int, bool}:
-            raise ValueError("a category is text, an integer or true/false")
-    values = sum(a.size for a in schema)
-    require_memory("the file's schema", values, "declare fewer values, or bins", limit=VALUES_MEMORY)
+    Attributes that no family asks about have no such arrays; they are few in a workload that somebody wrote.
+    """
+    used = {a for f in workload.families for x in f.factors for a in x.attributes}
+    values = sum(a.size for a in used)
+    if values > max(FREE_VALUES, stored):
+        raise StorageError(
+            f"the file's attributes have {values:,} values, more than its arrays are long; compile the plan again"
+        )
 
 
 def _check_expansion(workload: Workload, blocks: Sequence[Sequence[str]], nodes: int) -> None:
@@ -164,40 +157,32 @@ def _check_expansion(workload: Workload, blocks: Sequence[Sequence[str]], nodes:
             )
 
 
-def _read_options(data: dict[str, Any]) -> Options:
-    strategies = tuple((str(name), str(label)) for name, label in data["strategies"])
-    return Options(**{**data, "strategies": strategies})
+def _read_options(data: Field) -> Options:
+    field = data.read_object(*(f.name for f in fields(Options)))
+    pairs = (pair.read_tuple(2) for pair in field["strategies"].read_list())
+    strategies = tuple((name.read_text(), label.read_text()) for name, label in pairs)
+    texts = {name: field[name].read_text() for name in ("solver", "centring", "blocks", "neighbours")}
+    gap, contributions = field["gap"].read_number(), field["contributions"].read_integer()
+    return data.build(lambda: Options(**texts, gap=gap, strategies=strategies, contributions=contributions))
 
 
-def _read_version(value: Any) -> str:
-    if not isinstance(value, str) or not value.isprintable() or len(value) > MAX_VERSION:
-        raise ValueError("a version is a short printable text")
-    return value
-
-
-def _read_error(value: Any) -> float | None:
-    if value is not None and not 0 < float(value) < math.inf:
-        raise ValueError("a total error must be finite and > 0")
-    return None if value is None else float(value)
-
-
-def _read_solution(data: dict[str, Any], store: ArrayStore) -> Solution:
-    refused = tuple((route, reason) for route, reason in data["refused"])
-    loss, bound = float(data["loss"]), float(data["bound"])
-    if not (0 < loss < math.inf and 0 <= bound < math.inf):
-        raise ValueError("losses must be finite and > 0")
-    return Solution(read_strategy(data["strategy"], store), loss, bound, data["solver"], refused)
+def _read_solution(data: Field, store: ArrayStore) -> Solution:
+    field = data.read_object("strategy", "loss", "bound", "solver", "refused")
+    pairs = (pair.read_tuple(2) for pair in field["refused"].read_list())
+    refused = tuple((route.read_text(), reason.read_text()) for route, reason in pairs)
+    loss, bound = field["loss"].read_number(above=0), field["bound"].read_number(least=0)
+    strategy, solver = read_strategy(field["strategy"], store), field["solver"].read_text()
+    return Solution(strategy, float(loss), float(bound), solver, refused)
 
 
 def _packed_orders(closure: Lattice) -> IntArray:
     return np.array([axis for order in closure.orders for axis in order], dtype=np.int64)
 
 
-def _check_same(closure: Lattice, document: dict[str, Any], store: ArrayStore) -> None:
+def _check_same(closure: Lattice, class_of: npt.NDArray[Any], orders: npt.NDArray[Any], solutions: int) -> None:
     """Strategies belong to classes by number: the rebuilt lattice must number them as the writer did."""
-    same = np.array_equal(closure.class_of, store.get(document["class_of"]))
-    same = same and np.array_equal(_packed_orders(closure), store.get(document["orders"]))
-    if not same or len(document["solutions"]) != len(closure.classes):
+    same = np.array_equal(closure.class_of, class_of) and np.array_equal(_packed_orders(closure), orders)
+    if not same or solutions != len(closure.classes):
         raise StorageError("the plan was compiled by another version of qcompile; compile it again")
 
 

@@ -9,29 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from qcompile.adaptive.history import History
-from qcompile.errors import StorageError
-from qcompile.estimates.references import REFERENCES
+from qcompile.errors import BudgetError, InternalError, StorageError
 from qcompile.plan.basis import basis_strategies
 from qcompile.plan.document import PlanDocument, content_hash
 from qcompile.plan.encoding import ArrayStore, schema_data
-from qcompile.plan.files import NOT_UNDERSTOOD, read_plan
+from qcompile.plan.files import read_plan
 from qcompile.plan.plan import Plan
-from qcompile.privacy.budget import ACCOUNTINGS, has_gaussian_curve, without_mu
 from qcompile.privacy.noise.scale import Scale
-from qcompile.release.provenance import MECHANISMS, NOISES, Provenance, certain_stamps
+from qcompile.release.provenance import Provenance, certain_stamps
+from qcompile.release.read_provenance import read_provenance
 from qcompile.release.release import Release
 from qcompile.release.rounds import history_data, read_history
-from qcompile.release.scales import read_fraction, read_scale, scale_data, scales_agree
-from qcompile.release.values import IN_MEMORY, MEASURED, StoredValues, parts
+from qcompile.release.scales import read_scale, scale_data, scales_agree
+from qcompile.release.upgrades import OLDEST, upgrade_measurements, upgrade_release
+from qcompile.release.values import IN_MEMORY, MEASURED, StoredValues, is_measured, parts
 from qcompile.support import archive
 from qcompile.support.files import replacing
+from qcompile.support.json_fields import Field
 
 KIND = "qcompile release"
 VERSION = 7
 """Version 6 lacked the column of counts, and residual bases that are not written out."""
-
-OLDEST = 5
-"""Holds a plan of version 3; see `qcompile.storage.OLDEST`."""
 
 
 def save_release(release: Release, path: str | Path) -> str:
@@ -85,26 +83,17 @@ def load_release(path: str | Path) -> Release:
       StorageError: missing, damaged, changed, of another kind or version.
     """
     file = archive.Archive.open(path, KIND, VERSION, OLDEST)
-    document, (arrays, measured) = file.document, _read(file)
-    store = ArrayStore.check(arrays)
-    try:
-        plan = read_plan(document["plan"], store)
-        facts: dict[str, Any] = dict(document["provenance"])
-        facts["charge"], facts["stamps"] = read_fraction(facts["charge"]), tuple(map(str, facts["stamps"]))
-        facts |= {n: read_fraction(facts[n]) for n in ("max_count", "count_step") if facts.get(n) is not None}
-        if not has_gaussian_curve(
-            facts.get("mechanism", "batch"), facts["noise"]
-        ):  # earlier versions stated it there, too
-            facts["budget"] = without_mu(facts["budget"])
-        provenance = Provenance(**facts)
-        plan = replace(plan, counted=provenance.counted)
-        _check_terms(plan, provenance, document["plan"])
-        scales, history = _scales_and_history(plan, provenance, document)
-    except StorageError:
-        raise
-    except NOT_UNDERSTOOD as e:
-        raise StorageError(f"{path} does not hold a release that this version of qcompile understands") from e
-    values = StoredValues(measured, rows_of(plan, history), is_whole(provenance), path)
+    upgraded = upgrade_release(file.document, file.version)
+    document = Field(upgraded).read_object("provenance", "plan", "scales", "history")
+    arrays, measured = _read(file)
+    plan = read_plan(document["plan"], ArrayStore.check(arrays))
+    provenance = read_provenance(document["provenance"])
+    plan = replace(plan, counted=provenance.counted)
+    _check_terms(plan, provenance, document["plan"].value)
+    scales, history = _scales_and_history(plan, provenance, document)
+    rows = rows_of(plan, history)
+    measured = upgrade_measurements(measured, rows, file.version)
+    values = StoredValues(measured, rows, is_whole(provenance), path)
     # Of few measurements all are looked at now, so that a file that does not fit is refused now.
     return Release(plan, provenance, scales, tuple(values) if isinstance(measured, dict) else values, history)
 
@@ -112,10 +101,10 @@ def load_release(path: str | Path) -> Release:
 def _read(file: archive.Archive) -> tuple[archive.Arrays, archive.Arrays]:
     """The plan's arrays, and the measurements: of a large file each of these when it is looked up."""
     if sum(map(file.size, file.names)) > IN_MEMORY:
-        return file.arrays(name for name in file.names if not name.startswith(MEASURED)), file.lazy(MEASURED)
+        return file.arrays(name for name in file.names if not is_measured(name)), file.lazy(MEASURED.rstrip("/"))
     arrays = file.arrays(file.names)  # all of them verified before one is looked into
     file.close()
-    measured = {name: array for name, array in arrays.items() if name.startswith(MEASURED)}
+    measured = {name: array for name, array in arrays.items() if is_measured(name)}
     return {name: array for name, array in arrays.items() if name not in measured}, measured
 
 
@@ -125,18 +114,21 @@ def is_whole(provenance: Provenance) -> bool:
 
 
 def _scales_and_history(
-    plan: Plan, provenance: Provenance, document: dict[str, Any]
+    plan: Plan, provenance: Provenance, document: dict[str, Field]
 ) -> tuple[tuple[Scale, ...], History | None]:
     """The scales of a batch, or what an adaptive run did."""
-    if provenance.mechanism == "batch":
-        if document["history"] is not None:
-            raise ValueError("a batch has no rounds")
-        scales = _scales(plan, document["scales"])
-        _check_scales(plan, provenance, scales)
-        return scales, None
-    if document["scales"]:
-        raise ValueError("the scales of an adaptive run are in its rounds")
-    return (), read_history(document["history"], plan, provenance.charge, provenance.noise, provenance.reference)
+    stated, history = document["scales"].read_list(), document["history"]
+    if provenance.mechanism == "adaptive":
+        if stated:
+            document["scales"].refuse("empty: the scales of an adaptive run are in its rounds")
+        return (), read_history(history, plan, provenance.charge, provenance.noise, provenance.reference)
+    if history.value is not None:
+        history.refuse("null: a batch has no rounds")
+    scales = tuple(map(read_scale, stated))
+    if len(scales) != len(plan.solutions):
+        document["scales"].refuse("one noise scale for each solution of the plan")
+    _check_scales(plan, provenance, scales)
+    return scales, None
 
 
 def written(path: Path, release: Release) -> Release:
@@ -165,34 +157,17 @@ def schema_hash(plan: Plan) -> str:
     return content_hash([schema_data(schema), schema.read_from_data])
 
 
-def _scales(plan: Plan, data: list[list[Any]]) -> tuple[Scale, ...]:
-    scales = tuple(map(read_scale, data))
-    if len(scales) != len(plan.solutions):
-        raise ValueError("the noise scales do not fit the plan")
-    return scales
-
-
 def _check_terms(plan: Plan, provenance: Provenance, plan_document: object) -> None:
     """The terms must be the plan's own, and the warnings that follow from them be there."""
     options = plan.options
-    if not isinstance(provenance.unit, str | None):
-        raise ValueError("a unit is the name of a column")
-    texts = (provenance.version, provenance.budget, *provenance.stamps)
-    if not all(isinstance(t, str) and t.isprintable() for t in texts):
-        raise ValueError("terms are printable text")
     if provenance.plan_hash != content_hash(plan_document) or provenance.schema_hash != schema_hash(plan):
         raise StorageError("the release states another plan or schema than it holds; measure again")
-    certain = set(certain_stamps(plan, provenance.noise))
-    if provenance.accounting not in ACCOUNTINGS or not certain <= set(provenance.stamps):
-        raise ValueError("there is no such accounting, or a warning is missing")
+    if not set(certain_stamps(plan, provenance.noise)) <= set(provenance.stamps):
+        raise StorageError("the release lacks a warning that follows from its plan and noise; measure again")
     if (provenance.neighbours, provenance.contributions) != (options.neighbours, options.contributions):
         raise StorageError("the release states another privacy unit than its plan; measure again")
     if provenance.accounting != "zcdp" and (provenance.mechanism == "adaptive" or provenance.noise == "opendp"):
-        raise ValueError("an adaptive run, and OpenDP's noise, are accounted in zCDP")
-    if provenance.mechanism not in MECHANISMS or provenance.reference not in REFERENCES:
-        raise ValueError("there is no such mechanism or reference")
-    if provenance.noise not in NOISES or provenance.charge <= 0:
-        raise ValueError("there is no such noise, or nothing was charged")
+        raise StorageError("the release states an accounting that its mechanism or noise does not have; measure again")
 
 
 def _check_scales(plan: Plan, provenance: Provenance, scales: tuple[Scale, ...]) -> None:
@@ -200,7 +175,10 @@ def _check_scales(plan: Plan, provenance: Provenance, scales: tuple[Scale, ...])
 
     Costs are recomputed from the strategies; only differences by rounding between machines are accepted.
     """
-    expected = plan.scales(provenance.charge)
+    try:
+        expected = plan.scales(provenance.charge)
+    except (BudgetError, InternalError):
+        raise StorageError("the release states a charge that its plan cannot spend; measure again") from None
     total = sum((s.cost * m for s, m in zip(scales, plan.closure.members.tolist(), strict=True)), Fraction(0))
     pairs = zip(scales, expected, strict=True)
     if total > 2 * provenance.charge or not all(scales_agree(s, e, provenance.noise) for s, e in pairs):

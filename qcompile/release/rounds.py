@@ -13,7 +13,8 @@ from qcompile.errors import StorageError
 from qcompile.lattice.lattice import subsets
 from qcompile.plan.basis import BASES, basis_strategies
 from qcompile.plan.plan import Plan
-from qcompile.release.scales import SLACK, read_fraction, read_scale, scale_data, scale_matches_cost
+from qcompile.release.scales import SLACK, read_fraction, scale_data, scale_matches_cost, scale_of
+from qcompile.support.json_fields import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +36,7 @@ def _round_data(r: Round) -> dict[str, Any]:
     }
 
 
-def read_history(data: dict[str, Any], plan: Plan, charge: Fraction, noise: str, reference: str) -> History:
+def read_history(data: Field, plan: Plan, charge: Fraction, noise: str, reference: str) -> History:
     """The inverse of `history_data`; the file's statements about privacy are recomputed.
 
     Args:
@@ -46,39 +47,49 @@ def read_history(data: dict[str, Any], plan: Plan, charge: Fraction, noise: str,
       reference: inside the loop.
 
     Raises:
-      StorageError: costs, scales or budgets contradict the charge.
-      ValueError: it is no history of this plan.
+      StorageError: it is no history of this plan, or costs, scales or budgets contradict the charge.
     """
-    if data["basis"] not in BASES:
-        raise ValueError("there is no such basis")
-    history = History(data["basis"], tuple(_read_round(r) for r in data["rounds"]))
-    _check_nodes(history, plan)
-    _check_costs(history, plan, charge, noise, reference)
+    field = data.read_object("basis", "rounds")
+    basis = field["basis"].read_choice(BASES)
+    history = History(basis, tuple(_read_round(r) for r in field["rounds"].read_list(least=1)))
+    _check_nodes(data, history, plan)
+    data.build(lambda: _check_costs(history, plan, charge, noise, reference))
     return history
 
 
-def _read_round(data: dict[str, Any]) -> Round:
-    chosen = data["selection"]
-    selection = None if chosen is None else SelectionStep(float(chosen[0]), read_fraction(chosen[1]))
-    steps = tuple(Step(_index(node), read_scale(scale)) for node, *scale in data["steps"])
-    if type(data["grown"]) is not bool:
-        raise ValueError("grown must be true or false")
-    skipped = tuple(map(_index, data["skipped"]))
-    return Round(_index(data["marginal"]), read_fraction(data["budget"]), selection, steps, skipped, data["grown"])
+def _read_round(data: Field) -> Round:
+    field = data.read_object("marginal", "budget", "selection", "steps", "skipped", "grown")
+    steps = tuple(_read_step(step) for step in field["steps"].read_list(least=1))
+    return Round(
+        _read_node(field["marginal"]),
+        read_fraction(field["budget"]),
+        field["selection"].read_optional(_read_selection),
+        steps,
+        tuple(map(_read_node, field["skipped"].read_list())),
+        field["grown"].read_bool(),
+    )
 
 
-def _index(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError("a node is a number from 0")
-    return value
+def _read_selection(data: Field) -> SelectionStep:
+    scale, cost = data.read_tuple(2)
+    return SelectionStep(float(scale.read_number(above=0)), read_fraction(cost))
 
 
-def _check_nodes(history: History, plan: Plan) -> None:
+def _read_step(data: Field) -> Step:
+    node, *scale = data.read_tuple(4)
+    return Step(_read_node(node), scale_of(*scale))
+
+
+def _read_node(data: Field) -> int:
+    return data.read_integer(0)
+
+
+def _check_nodes(data: Field, history: History, plan: Plan) -> None:
     """Every node that a history names must be one of the closure that can be measured."""
     named = {i for r in history.rounds for i in (r.marginal, *r.skipped, *(s.node for s in r.steps))}
     first, class_of = plan.closure.first_block, plan.closure.class_of
     if plan.closure.blocks or not all(i < first and class_of[i] >= 0 for i in named):
-        raise ValueError("the rounds do not fit the plan")
+        data.refuse("rounds on nodes of the plan")
 
 
 def _check_costs(history: History, plan: Plan, charge: Fraction, noise: str, reference: str) -> None:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from qcompile.privacy.noise.scale import PUBLIC, Scale
+from qcompile.support.json_fields import Field
 
 SLACK = 1e-9
 """Relative: costs and scales agree to rounding errors only where another machine adds numbers in another order."""
@@ -16,15 +17,17 @@ _FRACTION = re.compile(r"[0-9]{1,4000}(/[0-9]{1,4000})?")
 """The text of a fraction. `Fraction` also reads exponents, which are refused: 1e999999999 takes a gigabyte."""
 
 
-def read_fraction(text: Any) -> Fraction:
+def read_fraction(data: Field) -> Fraction:
     """A fraction as `str` writes it.
 
     Raises:
-      ValueError: it is something else.
+      StorageError: it is something else.
     """
-    if not isinstance(text, str) or not _FRACTION.fullmatch(text):
-        raise ValueError("a fraction is two whole numbers")
-    return Fraction(text)
+    text = data.read_text()
+    try:
+        return Fraction(text) if _FRACTION.fullmatch(text) else data.refuse("a fraction of whole numbers")
+    except ZeroDivisionError:
+        data.refuse("a fraction of whole numbers")
 
 
 def scale_data(scale: Scale) -> list[Any]:
@@ -32,17 +35,22 @@ def scale_data(scale: Scale) -> list[Any]:
     return [scale.sigma, scale.grid, str(scale.cost)]
 
 
-def read_scale(data: Any) -> Scale:
+def read_scale(data: Field) -> Scale:
     """The inverse of `scale_data`.
 
     Raises:
-      ValueError: it is no scale.
+      StorageError: it is no scale.
     """
-    sigma, grid, cost = data
-    scale = Scale(float(sigma), float(grid), read_fraction(cost))
-    if not 0 <= scale.sigma < math.inf:
-        raise ValueError("a noise scale is a number from 0")
-    return scale
+    return scale_of(*data.read_tuple(3))
+
+
+def scale_of(sigma: Field, grid: Field, cost: Field) -> Scale:
+    """A scale from its three numbers.
+
+    Raises:
+      StorageError: one of them is none, or negative.
+    """
+    return Scale(float(sigma.read_number(least=0)), float(grid.read_number(least=0)), read_fraction(cost))
 
 
 def scales_agree(found: Scale, expected: Scale, noise: str) -> bool:

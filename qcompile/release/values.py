@@ -76,6 +76,11 @@ def name(number: int) -> str:
     return f"{MEASURED}{number:05}"
 
 
+def is_measured(name: str) -> bool:
+    """True for the names of measurements: parts, or a single array up to format 4."""
+    return name.startswith(MEASURED) or name == MEASURED.rstrip("/")
+
+
 class ByNode(Sequence[NodeValues], ABC):
     """The measurements of every node, by its position, each found when it is asked for."""
 

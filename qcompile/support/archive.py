@@ -134,6 +134,7 @@ class Archive:
     Attributes:
       path: of the file, for messages.
       kind: of the file, likewise.
+      version: the format of the file.
       document: the JSON document, verified.
       content: the content hash that the manifest states; every array is verified against it when read.
       close: closes the file, which happens by itself when it is no longer used.
@@ -143,7 +144,9 @@ class Archive:
         self.path, self.kind, self._lock = path, kind, threading.Lock()
         with ExitStack() as stack:
             self._zip = stack.enter_context(open_zip(path, kind))
-            self._hashes = _member_hashes(self._zip, path, kind, version if oldest is None else oldest, version)
+            self.version, self._hashes = _read_manifest(
+                self._zip, path, kind, version if oldest is None else oldest, version
+            )
             self.document = _document(self._member(DOCUMENT), path)
             self.content = content_hash(self._hashes)
             self.close = weakref.finalize(self, stack.pop_all().close)
@@ -264,8 +267,8 @@ def kind_of(path: str | Path) -> str | None:
         return None
 
 
-def _member_hashes(z: zipfile.ZipFile, path: Path, kind: str, oldest: int, newest: int) -> dict[str, str]:
-    """Return the hashes of the members after a check that none is missing or unlisted."""
+def _read_manifest(z: zipfile.ZipFile, path: Path, kind: str, oldest: int, newest: int) -> tuple[int, dict[str, str]]:
+    """Return the format and the hashes of the members after a check that none is missing or unlisted."""
     manifest = _manifest(z)
     found = manifest["kind"]
     if found != kind:
@@ -282,7 +285,7 @@ def _member_hashes(z: zipfile.ZipFile, path: Path, kind: str, oldest: int, newes
         raise StorageError(f"{path} has members that its manifest does not list; it was changed after it was written")
     if not all(name == DOCUMENT or name.endswith(".npy") for name in hashes):
         raise StorageError(f"{path} has a member that is no array; it was not written by qcompile")
-    return hashes
+    return int(manifest["version"]), hashes
 
 
 def _document(data: bytes, path: Path) -> dict[str, Any]:

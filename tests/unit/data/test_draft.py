@@ -26,6 +26,7 @@ from qcompile.grammar import format_text, parse
 from qcompile.plan.encoding import ArrayStore, read_workload, workload_data
 from qcompile.queries.schema import CategoryDomain, IntegerDomain, NumericDomain, Policy, Schema
 from qcompile.queries.workload import Workload
+from qcompile.support.json_fields import Field
 
 
 def drafted(data: object) -> Workload:
@@ -365,12 +366,12 @@ def test_the_mark_stays_with_plan_files(table: pathlib.Path) -> None:
     store = ArrayStore()
     data = workload_data(workload, store)
     assert data["read_from_data"] is True
-    assert read_workload(data, store) == workload
+    assert read_workload(Field(data), store) == workload
     plan = qcompile.compile(workload)
     plan.save(table.with_suffix(".plan"))
     assert qcompile.load_plan(table.with_suffix(".plan")).workload == workload
     del data["read_from_data"]  # as in files from before there was the mark
-    assert read_workload(data, store).schema == Schema(workload.schema.attributes)
-    assert workload_data(read_workload(data, store), store) == data
+    assert read_workload(Field(data), store).schema == Schema(workload.schema.attributes)
+    assert workload_data(read_workload(Field(data), store), store) == data
     with pytest.raises(ValueError, match="must be true or false"):
-        read_workload({**data, "read_from_data": "no"}, store)
+        read_workload(Field({**data, "read_from_data": "no"}), store)

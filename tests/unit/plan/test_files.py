@@ -179,7 +179,7 @@ DAMAGES: dict[str, tuple[str, Callable[[dict[str, bytes]], dict[str, bytes]]]] =
     "a manifest that is a list": ("damaged", lambda c: {**c, "manifest.json": b"[]"}),
     "an array that is a pickle": ("damaged", pickled),
     "an array that is missing": ("does not hold", drop_array),
-    "a factor of an unknown kind": ("unknown kind of factor", lambda c: edit(c, with_factor_kind("median"))),
+    "a factor of an unknown kind": ("kind must be one of", lambda c: edit(c, with_factor_kind("median"))),
     "an attribute that is not there": ("understands", without_attribute),
     "solutions that are not there": ("another version", lambda c: edit(c, lambda d: d["solutions"].pop())),
     "solutions exchanged": ("does not fit its node", lambda c: edit(c, lambda d: d["solutions"].reverse())),
@@ -307,7 +307,7 @@ def test_a_warning_cannot_be_taken_out(plan: Plan, tmp_path: pathlib.Path) -> No
     path = tmp_path / "r"
     plan.run(counts(), Budget(rho=1), noise="none").save(path)
     rewrite(path, edit(members(path), lambda d: d["provenance"].update(stamps=[])))
-    with pytest.raises(StorageError, match="understands"):
+    with pytest.raises(StorageError, match="lacks a warning"):
         load_release(path)
 
 
