@@ -16,7 +16,7 @@ import numpy as np
 from qcompile.errors import OptionError, SizeError, did_you_mean
 from qcompile.lattice.classes import _Classifier
 from qcompile.lattice.lattice import Lattice, Node
-from qcompile.lattice.projection import PROJECTED, zero_weights
+from qcompile.lattice.projection import PROJECTED, equal_weights, zero_weights
 from qcompile.lattice.symbolic_grams import Splitter, Sums
 from qcompile.queries.factors import Factor, Whole
 from qcompile.queries.factors.base import COPIES, GRAM_REMEDY, OneAttribute
@@ -33,9 +33,6 @@ ALMOST = 1e-7
 
 VECTORS = 16
 """Vectors of an attribute's cells that live at once while an identity is solved by its spectrum."""
-
-WRITTEN_OUT = 2**22
-"""Values of an attribute up to which its uniform weights are an array of as many numbers."""
 
 MAX_NODES = 4_000_000
 """Nodes of a family that may be listed: a few gigabytes."""
@@ -210,8 +207,7 @@ def centring_weights(schema: Schema, given: Mapping[str, Array]) -> tuple[Array,
 def _weights(name: str, size: int, given: Array | None) -> Array:
     if given is None:
         require_memory(f"the centring of {name!r}", size, "use a smaller domain, or bins")
-        # Many values belong to attributes that no family asks about: one number stands for all of them.
-        return np.full(size, 1.0 / size) if size <= WRITTEN_OUT else np.broadcast_to(1.0 / size, (size,))
+        return equal_weights(size, 1.0 / size)
     try:
         u = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):

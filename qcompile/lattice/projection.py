@@ -151,14 +151,25 @@ class Projection:
 
 def u_key(u: Array) -> str:
     """Identity of centring weights; empty for uniform ones, the common case."""
-    return "" if is_uniform(u) else u.tobytes().hex()
+    if is_uniform(u):
+        return ""
+    return u.tobytes().hex() if u.strides != (0,) else float(u[0]).hex()
 
 
 def is_uniform(u: Array) -> bool:
     """True if the weights are all 1/n."""
-    return bool(u[0] != 0 and (u == u[0]).all())
+    return bool(u[0] != 0 and (u.strides == (0,) or (u == u[0]).all()))
+
+
+WRITTEN_OUT = 2**22
+"""Values of an attribute up to which equal weights are an array of as many numbers."""
+
+
+def equal_weights(size: int, weight: float) -> Array:
+    """The same weight for every value; of very many values, which no query can ask about, one number stands for all."""
+    return np.full(size, weight) if size <= WRITTEN_OUT else np.broadcast_to(weight, (size,))
 
 
 def zero_weights(size: int) -> Array:
     """The weights of an axis whose queries are kept as they are: subtracting a mean weighted by 0 changes nothing."""
-    return np.zeros(size)
+    return equal_weights(size, 0.0)

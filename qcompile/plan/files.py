@@ -44,6 +44,9 @@ MAX_SCALING = 50
 neither overflow nor vanish. Solvers stay within 2 or 3."""
 
 
+SMALLEST_LOSS = 1e-280
+"""Losses below overflow where budgets are divided: they are in denominators, squared sensitivities of 10^18 above."""
+
 MAX_VERSION = 100
 """Characters of the version of qcompile that compiled a plan."""
 
@@ -170,7 +173,7 @@ def _read_solution(data: Field, store: ArrayStore) -> Solution:
     field = data.read_object("strategy", "loss", "bound", "solver", "refused")
     pairs = (pair.read_tuple(2) for pair in field["refused"].read_list())
     refused = tuple((route.read_text(), reason.read_text()) for route, reason in pairs)
-    loss, bound = field["loss"].read_number(above=0), field["bound"].read_number(least=0)
+    loss, bound = field["loss"].read_number(least=SMALLEST_LOSS), field["bound"].read_number(least=0)
     strategy, solver = read_strategy(field["strategy"], store), field["solver"].read_text()
     return Solution(strategy, float(loss), float(bound), solver, refused)
 
