@@ -21,8 +21,9 @@ from tests.unit.plan.test_files import members, reseal, rewrite
 Place = tuple[str | int, ...]
 
 VALUES: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 2, 0.0, 0.5, -0.5, 1e300, 5e-324, 10**18, -(10**18), 10**400, 2**63, "", "x", "0", "1/2",
-    "\ud800", "\x1b[31m", "\u202e", "x" * 5000, "NaN", [], [0], [[]], [False], ["x"], {}, {"x": 0}, [None, None],
+    None, True, False, 0, 1, -1, 2, 0.0, 0.5, -0.5, 1e300, 5e-324, 10**18, -(10**18), 10**400, 2**63,
+    "", "x", "0", "1/2", "\ud800", "\x1b[31m", "\u202e", "x" * 5000, "NaN", [], [0], [[]], [False], ["x"],
+    {}, {"x": 0}, [None, None],
 )  # fmt: skip
 """Values of every type, and those that Python confuses with others."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +25,6 @@ DEPENDENCIES = {
     "cvxpy": "cvxpy",
     "clarabel": "clarabel",
     "scs": "scs",
-    "opendp": "opendp",
     "python-flint": "flint",
     "pyarrow": "pyarrow",
     "ibis-framework": "ibis",
@@ -33,11 +34,16 @@ DEPENDENCIES = {
 }
 
 OPTIONAL = {
+    "opendp": "optional, for adaptive runs: pip install 'qcompile[adaptive]'",
     "psycopg": "optional, for PostgreSQL: pip install 'qcompile[postgres]'",
     "pyspark": "optional, for --engine spark: pip install 'qcompile[spark]'",
-    "java": "optional, for --engine spark: Java 17 or newer",
 }
-"""Packages and a program that some sources and engines need."""
+"""Packages that some mechanisms, sources and engines need."""
+
+JAVA = 17
+"""The oldest version of Java that Spark runs on."""
+
+JAVA_SECONDS = 20
 
 WORKLOAD = """
 schema { a : integer 0..4
@@ -63,15 +69,33 @@ def doctor() -> None:
             broken += 1
             result(f"  BROKEN  {name:<18} {type(e).__name__}: {e}")
     for name, extra in OPTIONAL.items():
-        result(f"  {'ok     ' if _is_there(name) else 'absent '} {name:<18} {extra}")
+        result(f"  {'ok     ' if importlib.util.find_spec(name) else 'absent '} {name:<18} {extra}")
+    found = _java_version()
+    state = "absent " if found is None else "ok     " if found >= JAVA else "too old"
+    version = "" if not found else f"; version {found} is installed"
+    result(f"  {state} {'java':<18} optional, for --engine spark: Java {JAVA} or newer{version}")
     if broken:
         result(f"{broken} of {len(checks)} checks failed; pip install --force-reinstall qcompile usually helps")
         raise typer.Exit(1)
     result("everything works")
 
 
-def _is_there(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None or shutil.which(name) is not None
+def _java_version() -> int | None:
+    """Return the major version that ``java -version`` prints, 8 for 1.8; None where it does not run.
+
+    A program called java may stand for one that is not installed, as on macOS, so it is asked.
+    """
+    program = shutil.which("java")
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, errors="replace", timeout=JAVA_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(r'version "(?:1\.)?(\d{1,5})', done.stderr + done.stdout)
+    return int(match[1]) if match else None
 
 
 def _python() -> str:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from qcompile.errors import BudgetError, InternalError
+from qcompile.privacy.noise.opendp_library import load_opendp
 from qcompile.privacy.noise.random_bytes import ByteSource, SeededSource
 from qcompile.privacy.noise.scale import smallest_sigma
 from qcompile.support.arrays import Array, IntArray
@@ -121,9 +122,7 @@ def make_select(kind: str, test_seed: int | None) -> Select:
 
 
 def _measurement(scale: float) -> Any:
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
+    dp = load_opendp()
     domain, distance = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64", monotonic=False)
     return dp.m.make_noisy_max(domain, distance, dp.zero_concentrated_divergence(), scale)
 

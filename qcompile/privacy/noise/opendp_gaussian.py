@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from qcompile.errors import BudgetError, OptionError
+from qcompile.privacy.noise.opendp_library import load_opendp
 from qcompile.privacy.noise.scale import root_up
 from qcompile.support.arrays import Array
 
@@ -63,8 +64,6 @@ def enlarged_sigma(sigma: float, sensitivity_squared: Fraction, rho: Fraction) -
 
 
 def _measurement(scale: float) -> Any:
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
+    dp = load_opendp()
     domain = dp.vector_domain(dp.atom_domain(T=float, nan=False))
     return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale, MO=dp.ZeroConcentratedDivergence)

@@ -20,6 +20,7 @@ import pytest
 from qcompile.cli import output
 from qcompile.cli.app import execute, main
 from qcompile.cli.commands import check as check_command
+from qcompile.cli.commands import doctor as doctor_command
 from qcompile.errors import InternalError
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.version import __version__
@@ -235,6 +236,37 @@ def test_doctor_reports_what_is_broken(capsys: pytest.CaptureFixture[str], monke
     monkeypatch.setitem(sys.modules, "clarabel", None)
     assert execute(["doctor"]) == 1
     assert "BROKEN  clarabel" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("script", "state"),
+    [
+        ("echo 'openjdk version \"21.0.2\" 2024-01-16' >&2", "ok      java"),
+        ("echo 'java version \"1.8.0_292\"' >&2", "too old java"),
+        ("echo 'openjdk version \"11.0.1\"'", "too old java"),
+        ("echo 'Unable to locate a Java Runtime' >&2; exit 1", "absent  java"),
+        ("sleep 60", "absent  java"),
+        ("echo nothing", "absent  java"),
+    ],
+)
+def test_doctor_asks_java_for_its_version(
+    script: str, state: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A program of that name may be old, or stand for one that is not installed."""
+    program = tmp_path / "java"
+    program.write_text(f"#!/bin/sh\n{script.replace('sleep', 'exec sleep')}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(doctor_command, "JAVA_SECONDS", 1)
+    monkeypatch.setattr(doctor_command, "DEPENDENCIES", {})
+    for check in ("_noise", "_pipeline", "_ledger"):
+        monkeypatch.setattr(doctor_command, check, lambda: "")
+    assert state in good(capsys, "doctor")[0]
+
+
+def test_doctor_finds_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert doctor_command._java_version() is None
 
 
 @pytest.mark.parametrize("command", COMMANDS)
