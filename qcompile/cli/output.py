@@ -17,6 +17,7 @@ import typer
 from qcompile.errors import OptionError, QCompileError, WorkloadError
 from qcompile.support.memory import memory_budget
 from qcompile.support.options import require_other
+from qcompile.support.text import printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +58,11 @@ ALIGNED = ("estimate", "std_error", "lower", "upper")
 
 
 def message(text: str) -> None:
-    """Print a line on stderr; on a terminal errors are red and warnings yellow, unless NO_COLOR is set."""
+    """Print a line on stderr, without control characters; on a terminal errors are red and warnings yellow.
+
+    No colours where NO_COLOR is set.
+    """
+    text = printable_lines(text)
     colour = COLOURS.get(text.partition(":")[0]) if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else None
     try:
         print(typer.style(text, fg=colour) if colour else text, file=sys.stderr, flush=True)
@@ -66,7 +71,16 @@ def message(text: str) -> None:
 
 
 def result(text: str, end: str = "\n") -> None:
-    """Print a result on stdout."""
+    """Print a result on stdout, without control characters."""
+    _write(printable_lines(text), end)
+
+
+def workload_text(text: str) -> None:
+    """Print a ``.q`` text on stdout: unchanged into a pipe or a file, and without control characters on a terminal."""
+    _write(printable_lines(text) if sys.stdout.isatty() else text, "")
+
+
+def _write(text: str, end: str) -> None:
     try:
         print(text, end=end)
     except BrokenPipeError:

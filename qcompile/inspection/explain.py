@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from qcompile.compiler.unrestricted import unrestricted
 from qcompile.lattice.projection import is_uniform
 from qcompile.plan.plan import ClassSummary, Plan
-from qcompile.support.text import MANY, excess_text, gap_text, number, plural, share_text, table
+from qcompile.support.text import MANY, excess_text, gap_text, number, plural, printable, share_text, table
 from qcompile.version import __version__
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _classes(plan: Plan) -> list[str]:
 
 def _blocks(plan: Plan) -> list[str]:
     """List the families that each block answers."""
-    names = [", ".join(block) for block in plan.closure.blocks[:MANY]]
+    names = [printable(", ".join(block)) for block in plan.closure.blocks[:MANY]]
     left = len(plan.closure.blocks) - MANY
     lines = [f"  block {i} answers {text}" for i, text in enumerate(names, start=1)]
     return [*lines, *([f"  ... {left:,} more blocks"] if left > 0 else [])]
@@ -91,7 +91,9 @@ def _refusals(classes: Sequence[ClassSummary]) -> list[str]:
     for i, c in enumerate(classes):
         for refusal in c.refused:
             classes_of.setdefault(refusal, []).append(i)
-    lines = [f"  {route} not used for {_ranges(ids)}: {reason}" for (route, reason), ids in classes_of.items()]
+    lines = [
+        printable(f"  {route} not used for {_ranges(ids)}: {reason}") for (route, reason), ids in classes_of.items()
+    ]
     return lines if len(lines) <= MANY else [*lines[:MANY], f"  ... {len(lines) - MANY} more"]
 
 

@@ -26,7 +26,18 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: set[int]) ->
 
 def printable(text: str) -> str:
     """Replace control characters by escapes."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """Replace control characters by escapes, but for line breaks and tabs.
+
+    All output for people passes through here: names, labels and terms come from files by anybody, and escape sequences
+    or a reversed direction of writing would let them rewrite what a terminal shows.
+    """
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:

@@ -61,7 +61,8 @@ def _restate(document: dict[str, Any]) -> dict[str, Any]:
     """The stated hashes of plan and schema, where there are any, as a forger would compute them."""
     try:
         workload = document["plan"]["workload"]
-        schema = [workload["schema"], workload.get("read_from_data", False)]
+        old = "plain_sse" not in document["plan"]  # formats 1 and 2
+        schema = workload["schema"] if old else [workload["schema"], workload.get("read_from_data", False)]
         stated = {"plan_hash": content_hash(document["plan"]), "schema_hash": content_hash(schema)}
         document["provenance"].update({k: v for k, v in stated.items() if k in document["provenance"]})
     except (LookupError, TypeError, AttributeError):

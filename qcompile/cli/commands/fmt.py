@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from qcompile.cli.output import message, result
+from qcompile.cli.output import message, result, workload_text
 
 
 def fmt(
@@ -28,7 +28,7 @@ def fmt(
             message(f"{file} is not in canonical form; qcompile fmt {file} rewrites it")
             raise typer.Exit(2)
     elif stdout or file == "-":
-        result(formatted, end="")
+        workload_text(formatted)
     elif formatted != text:
         with replacing(file) as temporary:
             temporary.write_text(formatted, encoding="utf-8", newline="")

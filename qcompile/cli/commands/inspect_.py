@@ -76,7 +76,7 @@ def inspect(
 def _unit(column: str | None) -> str:
     from qcompile.support.text import printable
 
-    return "" if column is None else f"; rows of each {printable(column)} cut to that number"
+    return "" if column is None else f"; rows of each {printable(column)} cut to that number (as the file says)"
 
 
 def _rounds(release: Release, basis: str) -> str:
@@ -107,17 +107,18 @@ def _release_json(release: Release | None) -> dict[str, Any]:
 
 def _terms(release: Release, content: str) -> str:
     from qcompile.release.provenance import note_text
+    from qcompile.support.text import printable
 
     p, schema = release.provenance, release.plan.workload.schema
     lines = [
         f"release of qcompile {p.version}",
         f"  charge       rho {p.charge} ({p.budget})",
         f"  mechanism    {p.mechanism}, reference {p.reference}",
-        f"  noise        {p.noise}, accounting {p.accounting}",
+        f"  noise        {p.noise} (as the file says), accounting {p.accounting}",
         f"  privacy      neighbouring tables differ in {release.plan.unit}{_unit(p.unit)}",
         f"  plan         {p.plan_hash}",
         f"  content      {content}",
         *(f"  WARNING      {stamp}" for stamp in p.stamps if note_text(stamp, schema) is None),
-        *(f"  NOTE         {note}" for stamp in p.stamps if (note := note_text(stamp, schema)) is not None),
+        *(f"  NOTE         {printable(note)}" for stamp in p.stamps if (note := note_text(stamp, schema)) is not None),
     ]
     return "\n".join(lines) + "\n"

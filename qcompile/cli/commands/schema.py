@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from qcompile.cli.output import TABLE, message, require_target, result, source_of
+from qcompile.cli.output import TABLE, message, require_target, source_of, workload_text
 from qcompile.cli.parsing import Commands
 from qcompile.errors import OptionError
 
@@ -39,7 +39,7 @@ def draft(
         _require_new(output, *([data] if table is None else []))
     text = drafted(source_of(data, table))
     if output is None:
-        result(text.rstrip("\n"))
+        workload_text(text.rstrip("\n") + "\n")
     else:
         with replacing(output, mode=0o600) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="")
