@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EPSILON = typer.Option(None, "--epsilon", metavar="E", help="Budget as (epsilon, delta), e.g. 1.")
 DELTA = typer.Option(None, "--delta", metavar="D", help="Failure probability that goes with epsilon, e.g. 1e-9.")
 RHO = typer.Option(None, "--rho", metavar="R", help="Budget in zCDP, exactly, e.g. 0.1 or 1/49.")
-MU = typer.Option(None, "--mu", metavar="M", help="Budget in Gaussian differential privacy.")
+MU = typer.Option(None, "--mu", metavar="M", help="Budget in Gaussian DP, for batches with rounded noise.")
 COST = typer.Option(None, "--cost", metavar="C", help="Budget as privacy cost, 2 rho.")
 
 TABLE = typer.Option(
