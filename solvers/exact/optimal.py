@@ -64,7 +64,7 @@ IDLE = 1e-6
 EXCHANGES = 8
 """Rounds of exchanging idle orbits for violated ones."""
 
-FEWEST_ACTIVE = 256
+FEWEST_ACTIVE = 1024
 """Orbits that the interior point may always take."""
 
 SPARE_ORBITS = 4
@@ -138,7 +138,7 @@ def optimise(posed: certificate.DualProblem, gap: float) -> Incumbent:
     """The best point found, normally within ``gap``; its certificate says how far it got."""
     point = evaluate(posed, posed.uniform())
     best = Incumbent(point)
-    if work(posed) <= HESSIAN_WORK and len(posed.sizes) <= most_orbits():
+    if work(posed) <= HESSIAN_WORK and len(posed.sizes) <= _active_orbits(posed):
         wanted = min(gap, POLISHED) if work(posed) <= POLISHED_WORK else gap / 4
         point = interior_point(posed, point, best, wanted)
     for _ in range(ROUNDS):
