@@ -14,7 +14,7 @@ from qcompile.errors import BudgetError
 from qcompile.estimates.references import REFERENCES
 from qcompile.privacy.accounting import delta_from_cost, delta_from_rho, epsilon_from_cost, epsilon_from_rho
 from qcompile.privacy.budget import ACCOUNTINGS, has_gaussian_curve, without_mu
-from qcompile.privacy.exact_numbers import exact
+from qcompile.privacy.exact_numbers import exact, finite
 from qcompile.privacy.unit import MOST_CONTRIBUTIONS, NEIGHBOURS, CountColumn
 from qcompile.release.provenance import MECHANISMS, NOISES, Provenance
 from qcompile.release.scales import read_fraction
@@ -127,10 +127,10 @@ def _claimed_and_cost(claim: re.Match[str], charge: Fraction, accounting: str) -
     """The amount that a claim states, and the one that follows from the charge, in the same unit."""
     gaussian = accounting == "gaussian"
     if claim["epsilon"]:
-        claimed, delta = exact("epsilon", claim["epsilon"]), exact("delta", claim["delta"])
+        claimed, delta = finite("epsilon", claim["epsilon"]), exact("delta", claim["delta"])
         return claimed, epsilon_from_cost(2 * charge, delta) if gaussian else epsilon_from_rho(charge, delta)
     if claim["epsilon2"]:
-        claimed, epsilon = exact("delta", claim["delta2"]), exact("epsilon", claim["epsilon2"])
+        claimed, epsilon = finite("delta", claim["delta2"]), exact("epsilon", claim["epsilon2"])
         return claimed, delta_from_cost(2 * charge, epsilon) if gaussian else delta_from_rho(charge, epsilon)
     amount = exact(claim["kind"], claim["amount"])
     return {"rho": (amount, charge), "cost": (amount, 2 * charge), "mu": (amount**2, 2 * charge)}[claim["kind"]]
