@@ -19,11 +19,12 @@ import numpy.typing as npt
 
 from qcompile.adaptive import conditional_planner as crp
 from qcompile.adaptive.candidates import Candidates, candidate_nodes, score_sensitivity, whole_weights
-from qcompile.adaptive.history import History, Round, SelectionStep, Step
+from qcompile.adaptive.history import History, MeasuredRound, Round, SelectionStep, Step
 from qcompile.adaptive.objective import Objective
 from qcompile.adaptive.resolutions import expected_noise
 from qcompile.adaptive.spending import MEASURING, Spending
 from qcompile.data.engines.counts import ExactCounts
+from qcompile.errors import InternalError
 from qcompile.estimates.grem import Estimates, LazyMarginals
 from qcompile.estimates.references import References
 from qcompile.plan.plan import Plan
@@ -44,6 +45,9 @@ LOOP_SWEEPS = 1
 
 Changes = Mapping[int, Array]
 """Changes of residuals by node, as `Estimates.add` returns them."""
+
+Measured = tuple[tuple[Step, ...], tuple[int, ...], Changes]
+"""The steps of a round, the nodes that needed none, and what changed."""
 
 Allocate = Callable[[Array, Array, Array, float], Array]
 """``(prior precisions, prices, losses, budget)`` to the precisions to add."""
@@ -110,6 +114,8 @@ def adapt(
     chance: Chance,
     settings: Settings,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    done: Sequence[MeasuredRound] = (),
+    keep: Callable[[MeasuredRound], None] = lambda measured: None,
 ) -> tuple[History, dict[int, Array]]:
     """Spend a charge on the marginals that need it most.
 
@@ -121,6 +127,8 @@ def adapt(
       chance: noise and selection.
       settings: how.
       progress: called after every round with the part of the budget that is shared out, of 1000.
+      done: the rounds of an interrupted run of the same plan, charge and settings; nothing is drawn for them again.
+      keep: called with every other round when it is drawn.
 
     Returns:
       What was done, and per measured node the inverse-variance average of its measurements, in counts, ``(rows,)``.
@@ -128,7 +136,7 @@ def adapt(
     Raises:
       InternalError: a draw would cost more than its share.
     """
-    run = _Run(plan, counts, charge, strategies, chance, settings)
+    run = _Run(plan, counts, charge, strategies, chance, settings, done, keep)
     run.begin()
     while run.spending.left > 0:
         run.round()
@@ -160,7 +168,10 @@ class _Run:
         strategies: Sequence[Strategy],
         chance: Chance,
         settings: Settings,
+        done: Sequence[MeasuredRound],
+        keep: Callable[[MeasuredRound], None],
     ) -> None:
+        self.done, self.keep = done, keep
         self.closure, self.strategies, self.chance, self.settings = plan.closure, strategies, chance, settings
         self.candidates = Candidates(plan, counts, inherited=settings.reference != "none")
         self.objective = Objective(plan, strategies)
@@ -168,19 +179,20 @@ class _Run:
         self.spending = Spending(charge, plan.closure.first_block, settings.rounds)
         self.sensitivities = [plan.unit.sensitivity_squared(s) for s in strategies]
         self.rounds: list[Round] = []
+        self.drawn: list[npt.NDArray[Any]] = []  # in the present round
         self.marginals: Estimator
 
     def begin(self) -> None:
         """Measure the public nodes, then every attribute by itself."""
         for i in range(self.closure.first_block):
             if self.closure.class_of[i] >= 0 and self._sensitivity(i) == 0:
-                step, _ = self._measure(i, PUBLIC, "public")
-                self.rounds.append(Round(i, Fraction(0), None, (step,), ()))
+                steps, skipped, _ = self._repeat(Fraction(0)) or self._measure_public(i)
+                self._end(Round(i, Fraction(0), None, steps, skipped))
         for i in self.candidates.nodes:
             if len(self.closure.nodes[i]) == 1:
                 budget = self.spending.initial()
-                steps, skipped, _ = self._measure_below(i, budget)
-                self.rounds.append(Round(i, budget, None, steps, skipped))
+                steps, skipped, _ = self._repeat(budget) or self._measure_below(i, budget)
+                self._end(Round(i, budget, None, steps, skipped))
         shrunk = self.settings.reference != "none"
         self.levels = {i: self.objective.levels(i, self.sensitivities, shrunk) for i in self.candidates.nodes}
         self.noisy_cells: dict[int, list[float]] = {}
@@ -195,17 +207,55 @@ class _Run:
         return References(self.estimates, self.settings.reference, LOOP_TOLERANCE, LOOP_SWEEPS)
 
     def round(self) -> None:
-        """Select, measure, update, compare."""
+        """Select, measure, update, compare.
+
+        A round of an interrupted run goes the same way, as estimates depend on the order of additions; only what was
+        drawn, and what followed from it by arithmetic of another machine, is taken from the record.
+        """
         share = self.spending.next_round()
         sigma = math.sqrt(1 / (2 * share.measurement))
-        chosen, selection = self._select(share.selection, sigma)
+        past = self._past
+        chosen, selection = (
+            self._select(share.selection, sigma) if past is None else self._choose(past, share.selection)
+        )
         before = self.marginals.estimate(chosen).copy()
-        steps, skipped, changes = self._measure_below(chosen, share.measurement)
+        steps, skipped, changes = self._repeat(share.measurement) or self._measure_below(chosen, share.measurement)
         self._rescore(self.marginals.update(changes))
         grown = not share.last and not self._is_informative(chosen, before, sigma)
+        if past is not None:
+            grown = past.grown
         if grown:
             self.spending.grow()
-        self.rounds.append(Round(chosen, share.selection + share.measurement, selection, steps, skipped, grown))
+        self._end(Round(chosen, share.selection + share.measurement, selection, steps, skipped, grown))
+
+    @property
+    def _past(self) -> Round | None:
+        """The present round as an interrupted run made it; None where it is to be made now."""
+        return self.done[len(self.rounds)].round if len(self.rounds) < len(self.done) else None
+
+    def _choose(self, past: Round, share: Fraction) -> tuple[int, SelectionStep]:
+        """The selection of an interrupted run."""
+        if past.selection is None:
+            raise InternalError("a round of an interrupted run has no selection")
+        self.spending.reserve(past.selection.cost, share)
+        return past.marginal, past.selection
+
+    def _repeat(self, share: Fraction) -> Measured | None:
+        """The measurements of an interrupted run in this round; None where there are none."""
+        past, changes = self._past, dict[int, Array]()
+        if past is None:
+            return None
+        for step, values in zip(past.steps, self.done[len(self.rounds)].values, strict=True):
+            self.spending.reserve(step.scale.cost / 2, share)
+            changes[step.node] = self._average(step, values)
+        return past.steps, past.skipped, changes
+
+    def _end(self, finished: Round) -> None:
+        """Keep a round that was drawn now, before anybody learns of it."""
+        if self._past is None:
+            self.keep(MeasuredRound(finished, tuple(self.drawn)))
+        self.drawn = []
+        self.rounds.append(finished)
 
     def _rescore(self, nodes: Iterable[int]) -> None:
         """Look again at the candidates among some nodes, several at a time."""
@@ -239,7 +289,12 @@ class _Run:
         label = f"round {len(self.rounds) + 1}: selection"
         return self.candidates.nodes[self.chance.select(scores, selection.scale, label)], selection
 
-    def _measure_below(self, chosen: int, share: Fraction) -> tuple[tuple[Step, ...], tuple[int, ...], Changes]:
+    def _measure_public(self, node: int) -> Measured:
+        """Measure a node that no neighbouring table changes."""
+        step, change = self._measure(node, PUBLIC, "public")
+        return (step,), (), {node: change}
+
+    def _measure_below(self, chosen: int, share: Fraction) -> Measured:
         """Measure what the workload needs of a marginal and is not known well enough, for exactly ``share``."""
         losses = self.objective.losses(chosen)
         nodes = [i for i in losses if self._sensitivity(i) > 0]
@@ -262,9 +317,14 @@ class _Run:
         """Draw a measurement that was accounted for, and average it in."""
         x = self.candidates.counts(node).transpose(self.closure.orders[node])
         values = self.chance.noise(self.strategies[self.closure.class_of[node]], x, scale, label)
+        self.drawn.append(values)
         step = Step(node, self.chance.delivered(scale))
+        return step, self._average(step, values)
+
+    def _average(self, step: Step, values: npt.NDArray[Any]) -> Array:
+        """Average a measurement in; returns the change of the node's residual."""
         y = np.asarray(values * step.scale.grid if values.dtype.kind == "i" else values, dtype=np.float64)
-        return step, self.estimates.add(node, y, step.precision)
+        return self.estimates.add(step.node, y, step.precision)
 
     def _sensitivity(self, node: int) -> Fraction:
         return self.sensitivities[int(self.closure.class_of[node])]

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
+
+import numpy.typing as npt
 
 from qcompile.privacy.noise.scale import Scale
 
@@ -78,6 +81,20 @@ class Round:
         """The exact cost in rho, at most the budget."""
         chosen = Fraction(0) if self.selection is None else self.selection.cost
         return chosen + sum((s.scale.cost for s in self.steps), Fraction(0)) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredRound:
+    """A round with what was drawn in it: all that the next rounds depend on.
+
+    Attributes:
+      round: what was done.
+      values: of each step the measurements as they were drawn, ``(rows,)``: multiples of the grid as whole numbers, or
+        doubles.
+    """
+
+    round: Round
+    values: tuple[npt.NDArray[Any], ...]
 
 
 @dataclass(frozen=True)

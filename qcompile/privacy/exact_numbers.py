@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
-from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -73,9 +73,10 @@ def exact_text(value: Fraction) -> str:
     return text if Fraction(text) == value else str(value)
 
 
-def rounded_text(value: Fraction, *, up: bool = False) -> str:
-    """A fraction in six significant digits, to the nearest or, for claims that must hold, upwards."""
-    return _decimal_text(value, Context(prec=6, rounding=ROUND_CEILING if up else ROUND_HALF_EVEN))
+def rounded_text(value: Fraction, *, up: bool = False, down: bool = False) -> str:
+    """A fraction in six significant digits, to the nearest or, for claims that must hold, upwards or downwards."""
+    rounding = ROUND_CEILING if up else ROUND_FLOOR if down else ROUND_HALF_EVEN
+    return _decimal_text(value, Context(prec=6, rounding=rounding))
 
 
 def amount_text(value: Fraction) -> str:

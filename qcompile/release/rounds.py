@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 def history_data(history: History) -> dict[str, Any]:
     """A history as plain data."""
-    return {"basis": history.basis, "rounds": [_round_data(r) for r in history.rounds]}
+    return {"basis": history.basis, "rounds": [round_data(r) for r in history.rounds]}
 
 
-def _round_data(r: Round) -> dict[str, Any]:
+def round_data(r: Round) -> dict[str, Any]:
+    """A round as plain data."""
     return {
         "marginal": r.marginal,
         "budget": str(r.budget),
@@ -36,7 +37,9 @@ def _round_data(r: Round) -> dict[str, Any]:
     }
 
 
-def read_history(data: Field, plan: Plan, charge: Fraction, noise: str, reference: str) -> History:
+def read_history(
+    data: Field, plan: Plan, charge: Fraction, noise: str, reference: str, *, whole: bool = True
+) -> History:
     """The inverse of `history_data`; the file's statements about privacy are recomputed.
 
     Args:
@@ -45,6 +48,7 @@ def read_history(data: Field, plan: Plan, charge: Fraction, noise: str, referenc
       charge: rho that the file states.
       noise: its kind.
       reference: inside the loop.
+      whole: that all of the charge must be spent; an interrupted run may have spent a part of it.
 
     Raises:
       StorageError: it is no history of this plan, or costs, scales or budgets contradict the charge.
@@ -53,7 +57,7 @@ def read_history(data: Field, plan: Plan, charge: Fraction, noise: str, referenc
     basis = field["basis"].read_choice(BASES)
     history = History(basis, tuple(_read_round(r) for r in field["rounds"].read_list(least=1)))
     _check_nodes(data, history, plan)
-    data.build(lambda: _check_costs(history, plan, charge, noise, reference))
+    data.build(lambda: _check_costs(history, plan, charge, noise, reference, whole))
     return history
 
 
@@ -92,7 +96,7 @@ def _check_nodes(data: Field, history: History, plan: Plan) -> None:
         data.refuse("rounds on nodes of the plan")
 
 
-def _check_costs(history: History, plan: Plan, charge: Fraction, noise: str, reference: str) -> None:
+def _check_costs(history: History, plan: Plan, charge: Fraction, noise: str, reference: str, whole: bool) -> None:
     """Recompute all costs from the strategies, and divide the budget again as a run does."""
     strategies = basis_strategies(plan, history.basis)
     expected = [plan.unit.sensitivity_squared(s) for s in strategies]
@@ -101,14 +105,14 @@ def _check_costs(history: History, plan: Plan, charge: Fraction, noise: str, ref
     fair = all(scale_matches_cost(s.scale, expected[int(plan.closure.class_of[s.node])], noise) for s in history.steps)
     chosen = [r.selection for r in history.rounds if r.selection is not None]
     fair = fair and all(0 < s.scale < math.inf and s == SelectionStep.of(score, s.scale) for s in chosen)
-    if not (fair and _replayed(history, plan, charge)):
+    if not (fair and _replayed(history, plan, charge, whole)):
         raise StorageError(
             "the rounds of the release contradict its charge; its standard errors and its privacy cannot both be as "
             "stated: measure again"
         )
 
 
-def _replayed(history: History, plan: Plan, charge: Fraction) -> bool:
+def _replayed(history: History, plan: Plan, charge: Fraction, whole: bool) -> bool:
     """True if a run of this charge can have these rounds: public nodes, single attributes, then selections."""
     rest = list(history.rounds)
     while rest and rest[0].budget == 0:
@@ -119,7 +123,9 @@ def _replayed(history: History, plan: Plan, charge: Fraction) -> bool:
     for node in candidate_nodes(plan):
         if len(plan.closure.nodes[node]) == 1:
             share = spending.initial()
-            if not rest or rest[0].selection is not None or not _fits(rest.pop(0), plan, share, Fraction(0)):
+            if not rest:
+                return not whole
+            if rest[0].selection is not None or not _fits(rest.pop(0), plan, share, Fraction(0)):
                 return False
     for r in rest:
         if r.selection is None or not spending.left:
@@ -129,7 +135,7 @@ def _replayed(history: History, plan: Plan, charge: Fraction) -> bool:
             return False
         if r.grown:
             spending.grow()
-    return not spending.left
+    return not (whole and spending.left)
 
 
 def _fits(r: Round, plan: Plan, measurement: Fraction, selection: Fraction) -> bool:

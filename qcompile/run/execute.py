@@ -2,9 +2,9 @@
 
 The order matters. All that can be refused is refused first. Then the data is read and checked; then the charge is on
 the ledger's disk; only then noise is drawn. With a ledger, a table that takes more memory than there is ends the run
-after the charge, as any other table would: to refuse it for nothing would tell how large it is. The measurements to
-make do not depend on the data. A batch with an output keeps its measurements on disk before it makes a release of them,
-so that it can be resumed.
+after the charge, as any other table would: to refuse it for nothing would tell how large it is. The measurements of a
+batch do not depend on the data, those of an adaptive run on released values alone. A run with an output keeps its
+measurements on disk before it makes a release of them, so that it can be resumed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from qcompile.plan.document import PlanDocument
 from qcompile.plan.plan import Plan
 from qcompile.privacy.ledger.charges import Charge, now
 from qcompile.privacy.ledger.ledger import Ledger
-from qcompile.release.files import rows_of
 from qcompile.release.provenance import Provenance
 from qcompile.release.release import Release
 from qcompile.run.journal import Journal
@@ -131,7 +130,7 @@ class PreparedRun:
         reading = Reading(o.unit, k, o.leaves_rows_out, *counted)
         limits = {"max_memory": o.max_memory, "workers": o.workers}
         with (
-            claim(o, self._shared_terms(dataset), rows_of(self.plan)) as place,
+            claim(o, self._shared_terms(dataset), self.mechanism.check) as place,
             reserve(place.file, required_space(self.plan, self.document, o), paid=place.is_paid) as reservation,
             dataset.open(self.plan.workload.schema, reading, engine=o.engine, **limits) as opened,
         ):
@@ -152,6 +151,7 @@ class PreparedRun:
         terms = {name.replace("_", " "): value for name, value in self.terms.data().items()}
         return terms | {
             "test seed": o.test_seed,
+            "dataset": o.dataset,
             "strict values": not o.leaves_rows_out,
             "data": dataset.identity(),
             "ledger": None if self.ledger is None else real_path(self.ledger.path),
@@ -225,7 +225,7 @@ def _spend(ledger: Ledger | None, charge: Charge, journal: Journal | None) -> in
 def _charge_run(ledger: Ledger, charge: Charge, journal: Journal) -> int:
     journal.paying = True
     try:
-        return ledger.charge(replace(charge, run=journal.run))
+        return ledger.charge(replace(charge, run=journal.run, folder=str(journal.folder)))
     except (BudgetError, StorageError):
         journal.paying = _may_be_charged(ledger, journal.run)  # if not, nothing is left of the run
         raise

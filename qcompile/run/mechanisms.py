@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, final
 
 import numpy as np
 
 from qcompile.adaptive.aim import Settings, adapt, require_selections
 from qcompile.adaptive.candidates import LARGEST_TOTAL, candidate_nodes
+from qcompile.adaptive.history import MeasuredRound, Round
 from qcompile.data.engines.counts import ExactCounts
-from qcompile.errors import OptionError, SizeError
+from qcompile.errors import OptionError, SizeError, StorageError
 from qcompile.plan.basis import basis_strategies
 from qcompile.plan.plan import Plan
+from qcompile.release.files import rows_of
 from qcompile.release.provenance import Provenance
 from qcompile.release.release import Release
+from qcompile.release.rounds import read_history
 from qcompile.release.values import NodeValues
 from qcompile.run.journal import Journal
 from qcompile.run.measure import collect, measure, require_range
+from qcompile.run.measurements import Measurements
 from qcompile.run.options import RunOptions
 from qcompile.run.prediction import Prediction, predict_adaptive, predict_batch, smallest_scales
 from qcompile.run.randomness import Chance, delivered_scales, make_noise
+from qcompile.run.rounds import keep_round, read_rounds
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with (phase, done, total); total is 0 when unknown."""
@@ -39,6 +44,13 @@ class Mechanism(Protocol):
 
         Raises:
           BudgetError, SizeError: it cannot; nothing has been charged.
+        """
+
+    def check(self, journal: Journal) -> None:
+        """Refuse measurements of an interrupted run that are none of this mechanism.
+
+        Raises:
+          ValueError, LookupError, TypeError: they do not fit.
         """
 
     def draw(self, terms: Provenance, counts: ExactCounts, journal: Journal | None, progress: Progress) -> Release:
@@ -77,17 +89,22 @@ class Batch:
         if self._options.noise == "rounded":
             require_range(self._plan.strategies, self._scales, total)
 
+    def check(self, journal: Journal) -> None:
+        """Refuse measurements that do not fit the plan; see `Mechanism.check`."""
+        Measurements(journal, rows_of(self._plan))
+
     def draw(self, terms: Provenance, counts: ExactCounts, journal: Journal | None, progress: Progress) -> Release:
         """Measure all nodes that the journal lacks; see `Mechanism.draw`."""
         plan, options = self._plan, self._options
-        done = set[int]() if journal is None else journal.nodes
+        kept = None if journal is None else Measurements(journal, rows_of(plan))
+        done = set[int]() if kept is None else kept.nodes
         noise = make_noise(options.noise, options.test_seed)
         measured = measure(plan, counts, self._scales, noise, options.workers, done)
         shown = _count(measured, progress, len(done), plan)
-        if journal is None:
+        if kept is None:
             return Release(plan, terms, self._delivered, collect(shown, len(plan.closure.nodes)))
-        journal.keep(shown)
-        return Release(plan, terms, self._delivered, journal)
+        kept.keep(shown)
+        return Release(plan, terms, self._delivered, kept)
 
 
 @final
@@ -100,7 +117,7 @@ class Adaptive:
 
     def __init__(self, plan: Plan, terms: Provenance, options: RunOptions) -> None:
         _require_candidates(plan)
-        self._plan, self._options = plan, options
+        self._plan, self._options, self._charge = plan, options, terms.charge
         self._scales = smallest_scales(plan, terms.charge, options.basis)
         self.prediction = predict_adaptive(plan, self._scales, options)
         self._settings = Settings(basis=options.basis, reference=options.reference, workers=options.workers)
@@ -114,11 +131,34 @@ class Adaptive:
         if self._options.noise == "rounded":
             require_range(basis_strategies(self._plan, self._options.basis), self._scales, total)
 
+    def check(self, journal: Journal) -> None:
+        """Refuse rounds that this run cannot have made; see `Mechanism.check`."""
+        try:
+            self._read(journal)
+        except StorageError as e:
+            raise ValueError("the rounds contradict the charge") from e
+
+    def _read(self, journal: Journal) -> list[MeasuredRound]:
+        """The rounds of an interrupted run, with their costs recomputed."""
+        plan, o, charge = self._plan, self._options, self._charge
+        strategies, class_of = basis_strategies(plan, o.basis), plan.closure.class_of
+
+        def read(data: list[dict[str, Any]]) -> tuple[Round, ...]:
+            stated = {"basis": o.basis, "rounds": data}
+            return read_history(Field(stated), plan, charge, o.noise, o.reference, whole=False).rounds
+
+        return read_rounds(journal, read, lambda node: strategies[class_of[node]].rows)
+
     def draw(self, terms: Provenance, counts: ExactCounts, journal: Journal | None, progress: Progress) -> Release:
-        """Spend the charge round by round, without a journal; see `Mechanism.draw`."""
+        """Spend the charge round by round, after the rounds that the journal has; see `Mechanism.draw`."""
         plan, strategies = self._plan, basis_strategies(self._plan, self._options.basis)
         spending = partial(progress, "spending")
-        history, averages = adapt(plan, counts, terms.charge, strategies, self._chance, self._settings, spending)
+        kept: dict[str, Any] = {}
+        if journal is not None:
+            kept = {"done": self._read(journal), "keep": partial(keep_round, journal)}
+        history, averages = adapt(
+            plan, counts, terms.charge, strategies, self._chance, self._settings, spending, **kept
+        )
         values = tuple(averages.get(i, np.zeros(0)) for i in range(len(plan.closure.nodes)))
         return Release(plan, terms, (), values, history)
 

@@ -19,7 +19,7 @@ from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.privacy.unit import CountColumn
 from qcompile.release.provenance import MECHANISMS, NOISES
 from qcompile.support.memory import memory_limit
-from qcompile.support.options import bool_option, one_of, whole
+from qcompile.support.options import bool_option, name_option, one_of, whole
 from qcompile.support.threads import threads
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,9 +40,10 @@ class RunOptions:
       accounting: "zcdp", which a ledger adds up; "gaussian", the exact Gaussian curve (smaller errors for the same
         epsilon and delta; a batch with rounded noise only).
       ledger: the account that is charged before any noise is drawn: a `Ledger` or its path.
-      output: the release's file. One that exists is kept as ``output.1``, ``output.2``, ... A batch with an output
-        needs little memory, however much it measures, and can be resumed: until the release has its name, the folder
-        ``output.unfinished`` holds the measurements.
+      dataset: the name of the dataset, which must be that of the ledger if the ledger has one.
+      output: the release's file. One that exists is kept as ``output.1``, ``output.2``, ... A run with an output can
+        be resumed: until the release has its name, the folder ``output.unfinished`` holds the measurements. A batch
+        with an output needs little memory, however much it measures.
       resume: finish the run to ``output`` that was stopped or killed. Plan, data, budget and options must be the same;
         nothing is charged twice, and no measurement on disk is drawn again.
       engine: the engine that counts: "memory", "duckdb", "database", "spark" or "auto", see
@@ -72,6 +73,7 @@ class RunOptions:
     noise: str = "rounded"
     accounting: str = "zcdp"
     ledger: Ledger | str | Path | None = None
+    dataset: str | None = None
     output: str | Path | None = None
     resume: bool = False
     engine: str = "auto"
@@ -88,6 +90,7 @@ class RunOptions:
         self._check_values()
         self._check_mechanism()
         self._check_noise()
+        self._check_dataset()
         if self.resume and self.output is None:
             raise OptionError("resume=True finishes a run that writes a release; give its output")
 
@@ -111,6 +114,13 @@ class RunOptions:
             whole("test_seed", self.test_seed, 0)
         Reading(self.unit, count_column=self.count_column, max_count=self.max_count, count_step=self.count_step)
 
+    def _check_dataset(self) -> None:
+        if self.dataset is None:
+            return
+        name_option("dataset", self.dataset)
+        if self.ledger is None:
+            raise OptionError("dataset= is compared with the name in the ledger; give a ledger, or leave it out")
+
     def _check_mechanism(self) -> None:
         if self.mechanism == "batch":
             if self.basis != "compiled":
@@ -122,10 +132,6 @@ class RunOptions:
             raise OptionError(
                 "accounting='gaussian' holds for a batch only, as the selections of an adaptive run are accounted in "
                 "zCDP; use accounting='zcdp'"
-            )
-        if self.resume:
-            raise OptionError(
-                "an adaptive run cannot be resumed: each measurement depends on those before it; run it anew"
             )
 
     def _check_noise(self) -> None:
@@ -176,6 +182,7 @@ class RunKeywords(TypedDict, total=False):
     noise: str
     accounting: str
     ledger: Ledger | str | Path | None
+    dataset: str | None
     output: str | Path | None
     resume: bool
     engine: str

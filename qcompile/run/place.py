@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from qcompile.run.options import RunOptions
 from qcompile.run.unfinished import require_none, require_one, unfinished
 from qcompile.support import archive
 from qcompile.support.files import require_place, require_short_name
-from qcompile.support.numbered_backup import Pending, pending
+from qcompile.support.numbered_backup import Pending
 from qcompile.support.options import require_other
 
 
@@ -31,7 +31,7 @@ class Place:
     """The place of a release.
 
     Attributes:
-      journal: keeps the measurements of a batch on disk; None without an output, and for an adaptive run.
+      journal: keeps the measurements on disk; None without an output.
       file: the release in the making; None without an output.
     """
 
@@ -73,25 +73,22 @@ def require_apart(output: str | Path | None, inputs: Sequence[Path], ledger: Led
 
 
 @contextmanager
-def claim(options: RunOptions, terms: Mapping[str, Any], rows: Sequence[int]) -> Iterator[Place]:
+def claim(options: RunOptions, terms: Mapping[str, Any], check: Callable[[Journal], object]) -> Iterator[Place]:
     """Make the place of a release, before anything is spent.
 
     Args:
       options: say where, and whether a run is resumed.
       terms: of the run, as plain data; those of a resumed run must be the same.
-      rows: number of measurements per node.
+      check: of the measurements of a resumed run, see `unfinished`.
 
     Raises:
       StorageError: it cannot be written, or (see `unfinished`) not begun or not resumed.
     """
-    with ExitStack() as stack:
-        if options.output is None:
-            yield Place()
-        elif options.mechanism == "batch":
-            journal = stack.enter_context(unfinished(options.output, terms, rows, resume=options.resume))
-            yield Place(journal, journal.pending())
-        else:
-            yield Place(file=stack.enter_context(pending(options.output)))
+    if options.output is None:
+        yield Place()
+        return
+    with unfinished(options.output, terms, check, resume=options.resume) as journal:
+        yield Place(journal, journal.pending())
 
 
 def finished_release(journal: Journal | None, ledger: Ledger | None) -> Release | None:
@@ -128,20 +125,18 @@ def publish(
       progress: called before every part.
 
     Returns:
-      The release; of a batch with a file, its measurements are read from there.
+      The release; where there is a file, its measurements are read from there.
 
     Raises:
       StorageError: the file cannot be written.
     """
     file, journal = place.file, place.journal
-    if file is None:
+    if file is None or journal is None:
         return release
     content = fill(file.hidden, release, plan, partial(progress, "writing"))
-    if journal is None or not _is_published(file.target, content):
+    if not _is_published(file.target, content):
         file.publish()
     _note(ledger, entry, file.target, content)
-    if journal is None:
-        return release
     journal.remove()
     return written(file.target, release)
 

@@ -79,7 +79,7 @@ def _require_left(ledger: Ledger, snapshot: Snapshot, charge: Charge) -> Fractio
 
     Raises:
       OverspendError: more than is left.
-      BudgetError: the charge is for another privacy unit.
+      BudgetError: the charge is for another privacy unit or another dataset.
     """
     snapshot.require(charge, ledger.path)
     return snapshot.remaining - charge.rho
@@ -136,6 +136,7 @@ def _charge(plan: Plan, budget: Budget, document: PlanDocument, options: RunOpti
         mechanism=options.mechanism,
         noise=options.noise,
         plan=document.hash,
+        dataset=options.dataset,
     )
 
 

@@ -72,3 +72,14 @@ def share(name: str, value: float, example: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
         raise OptionError(f"{name} must be between 0 and 1 ({example}), got {value!r}")
     return float(value)
+
+
+def name_option(name: str, value: Any) -> str:
+    """Return the value if it is a name: text on one line, not empty, without blanks around it.
+
+    Raises:
+      OptionError: it is not.
+    """
+    if not isinstance(value, str) or not value.isprintable() or not value.strip() or value != value.strip():
+        raise OptionError(f"{name} must be a name, text on one line, got {value!r}")
+    return value

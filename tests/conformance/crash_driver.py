@@ -31,39 +31,52 @@ from qcompile.privacy.budget import Budget
 from qcompile.privacy.ledger import charges
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.release.files import KIND, VERSION
-from qcompile.run import journal
+from qcompile.release.rounds import history_data
+from qcompile.run import journal, measurements, parts
 from qcompile.run.journal import Journal
 from qcompile.support import archive
 from qcompile.support import numbered_backup as keeping
 
 RHO = "1/7"
+MECHANISM = sys.argv[4]
 OUTPUT, UNFINISHED = "x.release", "x.release.unfinished"
 
 
 def run(plan: pathlib.Path, folder: pathlib.Path) -> int:
     """What is killed: the command line, from reading a table to writing a release; resumed where it is unfinished."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    setattr(journal, "PART", 300)  # noqa: B010 - measurements go to disk in several parts
+    setattr(measurements, "PART", 300)  # noqa: B010 - measurements go to disk in several parts
     files = ["--data", str(plan.with_name("d.csv")), "-o", str(folder / OUTPUT)]
     files += ["--ledger", str(folder / "l")] if (folder / "l").exists() else ["--test-seed", "5"]
     files += ["--resume"] if (folder / UNFINISHED).exists() else []
-    return command(["run", str(plan), "--rho", RHO, "--strict-values", "--workers", "1", *files])
+    return command(
+        ["run", str(plan), "--rho", RHO, "--strict-values", "--workers", "1", "--mechanism", MECHANISM, *files]
+    )
 
 
 def found(folder: pathlib.Path) -> dict[str, object]:
     """What is on the disk: the ledger's charges, the release if it has its name, everything else."""
     ledger = Ledger.open(folder / "l") if (folder / "l").exists() else None
     entries = () if ledger is None else ledger.entries
-    content = None
+    content, values, rounds = None, None, None
     if (folder / OUTPUT).exists():
-        load_release(folder / OUTPUT).answers("p")
+        release = load_release(folder / OUTPUT)
+        release.answers("p")
         content = archive.read(folder / OUTPUT, KIND, VERSION)[2]
+        values = [v.tolist() for v in release.values]
+        rounds = None if release.history is None else history_data(release.history)["rounds"]
+    drawn = [(parts.read_part(p), p) for p in sorted(folder.glob(f"{UNFINISHED}/0*.npy"))]
     return {
         "entries": len(entries),
         "spent": "0" if ledger is None else str(ledger.spent),
         "recorded": [e.content for e in entries],
         "release": content,
-        "parts": len(list(folder.glob(f"{UNFINISHED}/0*.npy"))),
+        "values": values,
+        "rounds": rounds,
+        "drawn": [
+            [part.nodes, part.sizes, parts.read_values(path, 0, sum(part.sizes)).tolist()] for part, path in drawn
+        ],
+        "notes": [part.note for part, _ in drawn],
         "others": sorted(p.name for p in folder.iterdir() if p.name not in ("l", OUTPUT)),
     }
 
@@ -107,13 +120,15 @@ def at_steps(plan: pathlib.Path, root: pathlib.Path, ledger: bool) -> None:
     """Kills right before and right after each step that writes, which random moments may miss."""
     steps: dict[str, tuple[object, str]] = {
         "charge": (Ledger, "charge"),
-        "insert": (charges, "insert"),
-        "part": (Journal, "_write"),
+        "insert": (charges, "insert_charge"),
+        "part": (Journal, "append"),
+        "link": (os, "link"),
+        "whole": (journal, "write_part"),
         "noted": (Journal, "_note"),
         "write": (archive, "fill"),
         "sync": (os, "fsync"),
         "keep": (keeping, "keep_aside"),
-        "name": (os, "link"),
+        "name": (keeping, "_add_name"),
         "record": (Ledger, "record"),
         "removal": (Journal, "remove"),
         "tidying": (shutil, "rmtree"),
@@ -121,8 +136,9 @@ def at_steps(plan: pathlib.Path, root: pathlib.Path, ledger: bool) -> None:
     if not ledger:
         steps = {name: step for name, step in steps.items() if name not in ("charge", "insert", "record")}
     for name, (owner, function) in steps.items():
+        assert hasattr(owner, function), "a process that cannot be prepared would die before its run"
         for when in ("before", "after"):
-            for time_ in (1, 2) if name in ("part", "noted") else (1,):
+            for time_ in (1, 2) if name in ("part", "link", "whole", "noted") else (1,):
                 where = f"{when} {name} {time_}"
                 folder = fresh(root / where, ledger)
                 prepare = partial(dying, owner, function, when, time_)
@@ -157,11 +173,11 @@ def main() -> None:
     plan, root = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     plan.with_name("d.csv").write_text("a,b,c\n" + "".join(f"{i % 40},{i % 30},{i % 6}\n" for i in range(500)))
     command(["check", str(root / "none.q")])  # loads the rest of Typer, in vain
-    ledger = sys.argv[4] == "ledger"
+    ledger = sys.argv[5] == "ledger"
     if sys.argv[3] == "steps":
         at_steps(plan, root, ledger)
     else:
-        at_random(plan, root, int(sys.argv[3]), int(sys.argv[5]), ledger)
+        at_random(plan, root, int(sys.argv[3]), int(sys.argv[6]), ledger)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ def run(
     noise: str = typer.Option("rounded", help="rounded, opendp (slow cross-check) or none (NOT PRIVATE)."),
     accounting: str = typer.Option("zcdp", help="zcdp, or gaussian: smaller errors for the same epsilon and delta."),
     ledger: str | None = typer.Option(None, metavar="LEDGER", help="The account to charge before any noise is drawn."),
+    dataset: str | None = typer.Option(None, metavar="NAME", help="The dataset's name, which a ledger may require."),
     unit: str | None = typer.Option(
         None, metavar="COLUMN", help="Ids of the privacy unit; rows beyond the plan's contributions are left out."
     ),

@@ -17,6 +17,9 @@ from qcompile.version import __version__
 
 _COLUMNS = ("time", "rho", "budget", "neighbours", "contributions", "unit", "mechanism", "noise", "plan")
 
+_LATER = ("dataset", "folder")
+"""Columns that ledgers of format 1 lack."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Charge:
@@ -34,6 +37,8 @@ class Charge:
       plan: hash of the plan.
       time: UTC, when the run began, ISO 8601; now where it is empty.
       run: of a run that may be resumed, its name, recorded in place of the release until there is one.
+      dataset: the name of the dataset, as its user declares it; None where it is not named.
+      folder: of a run that may be resumed, the folder of its measurements until there is a release.
     """
 
     rho: Fraction
@@ -46,6 +51,8 @@ class Charge:
     plan: str = ""
     time: str = ""
     run: str = ""
+    dataset: str | None = None
+    folder: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +82,9 @@ def check_charge(charge: Charge) -> Charge:
       BudgetError: the amount is none.
       OptionError: relation, rows or texts are not what they can be.
     """
-    for name in ("budget", "unit", "mechanism", "noise", "plan", "time", "run"):
+    for name in ("budget", "unit", "mechanism", "noise", "plan", "time", "run", "dataset", "folder"):
         value = getattr(charge, name)
-        if not (isinstance(value, str) or (name == "unit" and value is None)):
+        if not (isinstance(value, str) or (name in ("unit", "dataset") and value is None)):
             raise OptionError(f"{name} must be text, got {value!r}")
         if value is not None and value != value.encode(errors="replace").decode():
             raise OptionError(f"{name} must be text in Unicode, got {value!r}")
@@ -88,7 +95,7 @@ def check_charge(charge: Charge) -> Charge:
 
 def insert_charge(connection: sqlite3.Connection, charge: Charge) -> int:
     """Write a charge, and return its number."""
-    values = {name: getattr(charge, name) for name in _COLUMNS}
+    values = {name: getattr(charge, name) for name in _columns(connection)}
     values |= {"rho": str(charge.rho), "time": charge.time or now(), "version": __version__}
     values |= {"release": charge.run or None}
     statement = f"INSERT INTO entries ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
@@ -100,9 +107,15 @@ def insert_charge(connection: sqlite3.Connection, charge: Charge) -> int:
 
 def read_entries(connection: sqlite3.Connection) -> tuple[Entry, ...]:
     """All charges in their order; raises ValueError if an amount is invalid."""
-    columns = ("number", "version", "release", "content", *_COLUMNS)
+    columns = ("number", "version", "release", "content", *_columns(connection))
     rows = connection.execute(f"SELECT {', '.join(columns)} FROM entries ORDER BY number")
     return tuple(_entry(dict(zip(columns, row, strict=True))) for row in rows)
+
+
+def _columns(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """The columns of a charge in a ledger of any format."""
+    present = {row[1] for row in connection.execute("PRAGMA table_info(entries)")}
+    return (*_COLUMNS, *(name for name in _LATER if name in present))
 
 
 def now() -> str:
@@ -118,7 +131,7 @@ def _amount(text: str) -> Fraction:
 
 
 def _entry(row: dict[str, Any]) -> Entry:
-    charged = {name: row.pop(name) for name in _COLUMNS}
+    charged = {name: row.pop(name) for name in (*_COLUMNS, *_LATER) if name in row}
     if str(charged["budget"]).startswith("mu ") and not has_gaussian_curve(charged["mechanism"], charged["noise"]):
         charged["budget"] = f"rho {charged['rho']} (zcdp)"  # earlier versions took mu where it does not hold
     return Entry(charge=Charge(**{**charged, "rho": _amount(charged["rho"])}), **row)

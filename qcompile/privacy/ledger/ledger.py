@@ -24,7 +24,7 @@ from qcompile.privacy.ledger.charges import Charge, Entry
 from qcompile.privacy.ledger.snapshot import Snapshot
 from qcompile.privacy.ledger.sqlite_file import connect_ledger, create_file
 from qcompile.privacy.unit import MOST_CONTRIBUTIONS, NEIGHBOURS
-from qcompile.support.options import one_of, whole
+from qcompile.support.options import name_option, one_of, whole
 from qcompile.support.text import plural
 from qcompile.version import __version__
 
@@ -58,6 +58,7 @@ class Ledger:
         *,
         neighbours: str | None = None,
         contributions: int | None = None,
+        dataset: str | None = None,
     ) -> Ledger:
         """A new ledger; a file that exists is never touched.
 
@@ -67,6 +68,7 @@ class Ledger:
             rounded noise only; other charges are refused.
           neighbours: the relation that charges must refer to; that of the first charge where None.
           contributions: likewise the rows of one privacy unit.
+          dataset: a name of the dataset, which every charge must declare; any may charge the ledger where None.
 
         Raises:
           StorageError: there is a file already, or none can be written.
@@ -82,6 +84,8 @@ class Ledger:
             fixed["neighbours"] = one_of("neighbours", neighbours, NEIGHBOURS)
         if contributions is not None:
             fixed["contributions"] = str(whole("contributions", contributions, 1, "rows", MOST_CONTRIBUTIONS))
+        if dataset is not None:
+            fixed["dataset"] = name_option("dataset", dataset)
         create_file(Path(path), fixed)
         return Ledger(path)
 
@@ -127,7 +131,7 @@ class Ledger:
 
         Raises:
           OverspendError: more than is left.
-          BudgetError: the charge is for another privacy unit.
+          BudgetError: the charge is for another privacy unit or another dataset.
           StorageError: the file is missing or damaged.
         """
         self.snapshot.require(charges.check_charge(charge), self.path)
@@ -136,15 +140,15 @@ class Ledger:
         """Spend, before anything is drawn: the charge is on disk when this returns.
 
         Args:
-          charge: what and for what; a bare number is rho, for the ledger's privacy unit (one row added or removed where
-            nothing is fixed yet).
+          charge: what and for what; a bare number is rho, for the ledger's dataset and privacy unit (one row added or
+            removed where nothing is fixed yet).
 
         Returns:
           The entry's number.
 
         Raises:
           OverspendError: more than is left; the ledger is as it was.
-          BudgetError: not a positive amount, or for another privacy unit than the ledger's.
+          BudgetError: not a positive amount, or for another privacy unit or dataset than the ledger's.
           OptionError: the charge names a relation or a number of rows that cannot be.
           StorageError: the file is missing, damaged, or in use by another process for longer than a minute.
         """
@@ -157,8 +161,9 @@ class Ledger:
         return number
 
     def _bare(self, rho: Number) -> Charge:
-        fixed: dict[str, Any] = self.snapshot.unit
-        return Charge(rho=exact("rho", rho), **fixed)
+        snapshot = self.snapshot
+        fixed: dict[str, Any] = snapshot.unit
+        return Charge(rho=exact("rho", rho), dataset=snapshot.dataset, **fixed)
 
     def entry_of(self, run: str) -> int | None:
         """The number of the charge of a run that has no release yet; None where it was not charged."""

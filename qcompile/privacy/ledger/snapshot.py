@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +11,16 @@ from functools import cached_property
 from pathlib import Path
 
 from qcompile.errors import BudgetError, OverspendError
-from qcompile.privacy.budget import has_gaussian_curve, without_mu
-from qcompile.privacy.exact_numbers import amount_text, finite
+from qcompile.privacy.accounting import epsilon_from_rho
+from qcompile.privacy.budget import USUAL_DELTA, has_gaussian_curve, without_mu
+from qcompile.privacy.exact_numbers import amount_text, finite, rounded_text
 from qcompile.privacy.ledger import charges
 from qcompile.privacy.ledger.charges import Charge, Entry
 from qcompile.privacy.ledger.sqlite_file import damage_error, read_facts
 from qcompile.privacy.unit import COUNTED
+
+_CONVERTED_BITS = 2000
+"""Size of a denominator up to which an amount is converted exactly."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,41 @@ class Snapshot:
             fixed["contributions"] = int(self.facts["contributions"])
         return fixed
 
+    @property
+    def dataset(self) -> str | None:
+        """The name of the dataset whose account it is; None where any may charge it."""
+        return self.facts.get("dataset")
+
+    @property
+    def delta(self) -> Fraction:
+        """The delta of the budget as it was asked for, or the usual one."""
+        stated = re.search(r"at delta (\S+) \(", self.facts.get("budget", ""))
+        return USUAL_DELTA if stated is None else finite("delta", stated[1])
+
+    def epsilon_text(self, rho: Fraction, *, up: bool) -> str:
+        """An amount of this ledger as epsilon at its delta, in six digits.
+
+        Args:
+          rho: the amount.
+          up: rounded upwards, as the loss so far; else downwards, as what one more run may ask for.
+        """
+        if not rho > 0:
+            return "0"
+        # A sum of unrelated fractions may have too many digits to be converted.
+        long = rho.denominator.bit_length() > _CONVERTED_BITS
+        short = Fraction(rounded_text(rho, up=up, down=not up)) if long else rho
+        return rounded_text(epsilon_from_rho(short, self.delta), up=up, down=not up)
+
     def require(self, charge: Charge, path: Path) -> None:
         """Refuse what may not be charged.
 
         Raises:
           OverspendError: more than is left.
-          BudgetError: the charge is for another privacy unit, or does not satisfy the Gaussian curve of a budget in mu.
+          BudgetError: the charge is for another privacy unit or another dataset, or does not satisfy the Gaussian curve
+            of a budget in mu.
         """
+        if self.dataset is not None and charge.dataset != self.dataset:
+            raise BudgetError(_dataset_message(path, self.dataset, charge.dataset))
         if "mu" in self.facts and not has_gaussian_curve(charge.mechanism, charge.noise):
             raise BudgetError(
                 f"ledger {path} has its budget in mu, which adds up over batches with rounded noise only, and this "
@@ -104,6 +137,14 @@ def _is_counted(*units: str | int | None) -> bool:
 
 def _shown(value: str | int | None) -> str:
     return "none" if value is None else repr(value) if isinstance(value, str) else str(value)
+
+
+def _dataset_message(path: Path, expected: str, stated: str | None) -> str:
+    other = "names none" if stated is None else f"is for {stated!r}"
+    return (
+        f"ledger {path} is the account of the dataset {expected!r}, and this charge {other}; nothing was charged: use "
+        f"the ledger of its dataset, or, where it is this one, say so: --dataset, dataset={expected!r}"
+    )
 
 
 def _overspend_message(path: Path, requested: Fraction, remaining: Fraction) -> str:

@@ -22,7 +22,10 @@ from qcompile.support.files import (
 )
 
 APPLICATION = 0x71636C67  # "qclg", in the file's header: tells a ledger from any other SQLite file
-VERSION = 1
+VERSION = 2
+
+OLDEST = 1
+"""Has entries without `dataset` and `folder`, and no name of a dataset; it is charged as it is."""
 
 WAIT = 60.0
 """Seconds to wait for another process that is charging; a charge takes milliseconds."""
@@ -33,7 +36,7 @@ CREATE TABLE entries (
   number INTEGER PRIMARY KEY AUTOINCREMENT,
   time TEXT NOT NULL, rho TEXT NOT NULL, budget TEXT NOT NULL, neighbours TEXT NOT NULL,
   contributions INTEGER NOT NULL, unit TEXT, mechanism TEXT NOT NULL, noise TEXT NOT NULL, plan TEXT NOT NULL,
-  version TEXT NOT NULL, release TEXT, content TEXT);
+  version TEXT NOT NULL, release TEXT, content TEXT{later});
 """
 
 _SEALS = """
@@ -46,11 +49,31 @@ WHEN EXISTS (SELECT 1 FROM entries WHERE number = NEW.number)
 BEGIN SELECT RAISE(ABORT, 'a charge is never changed'); END;
 CREATE TRIGGER entries_stay BEFORE UPDATE ON entries
 WHEN OLD.content IS NOT NULL OR (NEW.number, NEW.time, NEW.rho, NEW.budget, NEW.neighbours, NEW.contributions, NEW.unit,
-  NEW.mechanism, NEW.noise, NEW.plan, NEW.version) IS NOT (OLD.number, OLD.time, OLD.rho, OLD.budget, OLD.neighbours,
-  OLD.contributions, OLD.unit, OLD.mechanism, OLD.noise, OLD.plan, OLD.version)
+  NEW.mechanism, NEW.noise, NEW.plan, NEW.version{new})
+  IS NOT (OLD.number, OLD.time, OLD.rho, OLD.budget, OLD.neighbours, OLD.contributions, OLD.unit,
+  OLD.mechanism, OLD.noise, OLD.plan, OLD.version{old})
 BEGIN SELECT RAISE(ABORT, 'a charge is never changed'); END;
 """
 """Against accidents: who can write the file can also drop a trigger."""
+
+_LATER: dict[int, dict[str, str]] = {
+    1: {"later": "", "new": "", "old": ""},
+    2: {
+        "later": ",\n  dataset TEXT, folder TEXT NOT NULL",
+        "new": ", NEW.dataset, NEW.folder",
+        "old": ", OLD.dataset, OLD.folder",
+    },
+}
+
+
+def tables_sql(version: int) -> str:
+    """The statements that make the tables of a format."""
+    return _LAYOUT.format(**_LATER[version])
+
+
+def triggers_sql(version: int) -> str:
+    """The statements that make the triggers of a format."""
+    return _SEALS.format(**_LATER[version])
 
 
 def create_file(path: Path, facts: Mapping[str, str]) -> None:
@@ -74,6 +97,8 @@ def create_file(path: Path, facts: Mapping[str, str]) -> None:
         raise StorageError(taken) from None
     except OSError as e:
         raise StorageError(f"cannot write {shorten(path)}: {e.strerror or e}") from None
+    except sqlite3.Error as e:
+        raise StorageError(f"cannot write {shorten(path)}: {e}; check the space on the disk") from None
 
 
 def _fill(path: Path, facts: Mapping[str, str]) -> None:
@@ -81,9 +106,9 @@ def _fill(path: Path, facts: Mapping[str, str]) -> None:
         connection.executescript(
             f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; PRAGMA synchronous = EXTRA;"
         )
-        connection.executescript(_LAYOUT)
+        connection.executescript(tables_sql(VERSION))
         connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
-        connection.executescript(_SEALS)
+        connection.executescript(triggers_sql(VERSION))
 
 
 @contextmanager
@@ -128,6 +153,12 @@ def _require_file(path: Path) -> None:
         raise StorageError(f"there is no ledger {path}; create one with: qcompile ledger create {path}")
     if there != "file":
         raise StorageError(_foreign_message(path))
+    names = path.stat().st_nlink
+    if names > 1:
+        raise StorageError(
+            f"ledger {path} has {names} names (hard links). SQLite finds a charge that was cut short by the name of "
+            "the file, so that charges by several names can be lost; keep one name, and remove the others"
+        )
 
 
 def _foreign_message(path: Path) -> str:
@@ -135,7 +166,7 @@ def _foreign_message(path: Path) -> str:
 
 
 def read_facts(connection: sqlite3.Connection) -> dict[str, str]:
-    """Constants of the ledger: rho, budget, version, time; neighbours and contributions if they were fixed."""
+    """Constants of the ledger: rho, budget, version, time; neighbours, contributions and dataset if they were fixed."""
     return dict(connection.execute("SELECT name, value FROM facts").fetchall())
 
 
@@ -144,9 +175,9 @@ def _require_ledger(connection: sqlite3.Connection, path: Path) -> None:
     [version] = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
         raise StorageError(_foreign_message(path))
-    if version != VERSION:
+    if not OLDEST <= version <= VERSION:
         raise StorageError(
-            f"{path} has ledger format {version}, this qcompile reads {VERSION}; use the one that wrote it"
+            f"{path} has ledger format {version}, this qcompile reads {OLDEST} to {VERSION}; use the one that wrote it"
         )
 
 

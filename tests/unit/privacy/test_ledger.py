@@ -132,7 +132,9 @@ def test_a_release_is_recorded_once(ledger: Ledger) -> None:
         "INSERT OR REPLACE INTO facts VALUES ('rho', '1000')",
         "INSERT INTO facts VALUES ('contributions', '7')",
         "INSERT OR REPLACE INTO entries SELECT number, time, '1/1000', budget, neighbours, contributions, unit,"
-        " mechanism, noise, plan, version, release, content FROM entries",
+        " mechanism, noise, plan, version, release, content, dataset, folder FROM entries",
+        "UPDATE entries SET dataset = 'another'",
+        "UPDATE entries SET folder = '/'",
     ],
 )
 def test_no_charge_is_undone_or_changed(statement: str, ledger: Ledger) -> None:
@@ -166,6 +168,97 @@ def test_charges_are_for_one_privacy_unit(tmp_path: pathlib.Path) -> None:
         part.charge(one)
     part.charge(other[1])
     assert part.snapshot.unit == {"neighbours": "add-remove", "contributions": 2, "unit": None}
+
+
+def test_a_ledger_is_of_one_dataset(tmp_path: pathlib.Path) -> None:
+    ledger = Ledger.create(tmp_path / "l", Budget(rho=1), dataset="survey 2026")
+    assert ledger.snapshot.dataset == "survey 2026"
+    others = (("survey 2025", "is for 'survey 2025'"), (None, "names none"))
+    for other, named in others:
+        charge = Charge(rho=Fraction(1, 9), dataset=other)
+        for refuse in (ledger.charge, ledger.require):
+            with pytest.raises(BudgetError, match=f"account of the dataset 'survey 2026', and this charge {named}"):
+                refuse(charge)
+    assert ledger.spent == 0
+    ledger.charge(Charge(rho=Fraction(1, 9), dataset="survey 2026"))
+    ledger.charge("1/9")  # by hand: to this ledger
+    assert [e.charge.dataset for e in ledger.entries] == ["survey 2026"] * 2
+
+
+def test_a_ledger_without_a_name_takes_any_dataset_and_records_it(ledger: Ledger) -> None:
+    for name in ("one", None):
+        ledger.charge(Charge(rho=Fraction(1, 9), dataset=name, folder="/f"))
+    assert [(e.charge.dataset, e.charge.folder) for e in ledger.entries] == [("one", "/f"), (None, "/f")]
+    assert ledger.snapshot.dataset is None
+
+
+@pytest.mark.parametrize("name", ["", " ", " a", "a\n", "\x1b[1m", 3, True])
+def test_a_name_of_a_dataset_is_text_on_one_line(name: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(OptionError, match="dataset must be a name"):
+        Ledger.create(tmp_path / "l", Budget(rho=1), dataset=name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_ledger_with_two_names_is_refused_at_every_opening(ledger: Ledger, tmp_path: pathlib.Path) -> None:
+    """SQLite names its journal after the path: a charge by the other name could be rolled back by this one."""
+    ledger.charge("1/9")
+    other = tmp_path / "other.ledger"
+    os.link(ledger.path, other)
+    uses: list[Callable[[pathlib.Path], Any]] = [
+        Ledger.open,
+        lambda path: Ledger(path).charge("1/9"),
+        lambda path: Ledger(path).record(1, "x", "f00"),
+        lambda path: Ledger(path).snapshot,
+    ]
+    for use in uses:
+        for path in (ledger.path, other):
+            with pytest.raises(StorageError, match=r"has 2 names \(hard links\).*keep one name"):
+                use(path)
+    other.unlink()
+    assert ledger.spent == Fraction(1, 9)
+
+
+LIMITED = """
+import resource, sys
+from qcompile.errors import StorageError
+from qcompile.privacy.budget import Budget
+from qcompile.privacy.ledger.ledger import Ledger
+if sys.argv[2] == "charge":
+    ledger = Ledger.create(sys.argv[1], Budget(rho=1))
+size = int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+try:
+    Ledger.create(sys.argv[1], Budget(rho=1)) if sys.argv[2] == "create" else ledger.charge("1/9")
+except StorageError as e:
+    print(e)
+"""
+
+
+@pytest.mark.parametrize(("step", "size"), [("create", 8192), ("create", 0), ("charge", 512), ("charge", 0)])
+def test_a_full_disk_is_a_typed_error_and_no_charge(step: str, size: int, tmp_path: pathlib.Path) -> None:
+    """As under ``ulimit -f``: files cannot grow beyond a size."""
+    path = tmp_path / "l"
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(path), step, str(size)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"cannot write {path}: " if step == "create" else f"ledger {path} cannot be used (")
+    if step == "create":
+        assert not list(tmp_path.iterdir())
+    else:
+        assert Ledger.open(path).spent == 0
+
+
+def test_an_amount_is_shown_as_epsilon_at_the_delta_of_the_budget(tmp_path: pathlib.Path) -> None:
+    ledger = Ledger.create(tmp_path / "l", Budget(epsilon=2, delta="1e-6"))
+    ledger.charge(Budget(epsilon=1, delta="1e-6").rho)
+    snapshot = ledger.snapshot
+    assert snapshot.delta == Fraction(1, 10**6)
+    assert (snapshot.epsilon_text(snapshot.spent, up=True), snapshot.epsilon_text(Fraction(0), up=True)) == ("1", "0")
+    rest = snapshot.epsilon_text(snapshot.remaining, up=False)
+    ledger.charge(Budget(epsilon=rest, delta="1e-6").rho)  # what is said to be left can be had
+    assert 0 <= ledger.remaining < Fraction(1, 10**4) * ledger.budget
+    assert Ledger.create(tmp_path / "m", Budget(rho=1)).snapshot.delta == Fraction(1, 10**9)
 
 
 def test_require_changes_nothing(ledger: Ledger) -> None:
@@ -446,7 +539,7 @@ def test_a_charge_without_a_number_is_refused() -> None:
 
     class Unnumbered(sqlite3.Connection):
         def execute(self, *arguments: Any) -> Any:
-            return types.SimpleNamespace(lastrowid=None)
+            return types.SimpleNamespace(lastrowid=None) if arguments[1:] else super().execute(*arguments)
 
     connection = sqlite3.connect(":memory:", factory=Unnumbered)
     with pytest.raises(StorageError, match="could not be recorded; nothing was drawn"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +16,7 @@ import qcompile as qc
 from qcompile.errors import BudgetError, SizeError, StorageError
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.privacy.noise.scale import PUBLIC
-from qcompile.run import journal as journals
-from qcompile.run import unfinished
+from qcompile.run import lock, parts, unfinished
 from qcompile.run.journal import Journal
 from qcompile.run.randomness import opendp
 from qcompile.run.unfinished import folder_of
@@ -54,7 +54,7 @@ def test_a_full_disk_after_the_charge_says_what_is_spent(
     plan: qc.Plan, ledger: Ledger, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(journals, "narrow", refuses)
+        patch.setattr(parts, "narrow", refuses)
         with pytest.raises(StorageError, match=r"No space left.*the budget is spent: entry 1 .*--resume"):
             plan.run(DATA, BUDGET, ledger=ledger, output=tmp_path / "x")
     release = plan.run(DATA, BUDGET, ledger=ledger, output=tmp_path / "x", resume=True)
@@ -88,7 +88,7 @@ def test_a_run_of_another_version_is_left_to_it(
     with monkeypatch.context() as patch:
         patch.setattr(unfinished, "VERSION", 0)
         _stop_after_drawing(plan, tmp_path, patch)
-    with pytest.raises(StorageError, match="was left by another version of qcompile"):
+    with pytest.raises(StorageError, match=r"was left by qcompile [0-9.]+.*, in another format; resume it with that"):
         plan.run(DATA, BUDGET, output=tmp_path / "x", resume=True)
 
 
@@ -98,23 +98,44 @@ def test_two_processes_cannot_finish_one_run(
     with monkeypatch.context() as patch:
         _stop_after_drawing(plan, tmp_path, patch)
     folder = folder_of(tmp_path / "x")
-    other = Journal(tmp_path / "x", folder, "x", 2)
+    other = Journal(tmp_path / "x", folder, "x")
     with pytest.raises(StorageError, match="is in use by another run"):
         plan.run(DATA, BUDGET, output=tmp_path / "x", resume=True)
     other.close()
     assert plan.run(DATA, BUDGET, output=tmp_path / "x", resume=True).plan.queries == 5
 
 
-def test_a_system_without_locks_runs_too(
-    plan: qc.Plan, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "fcntl", None)  # makes the import fail
-    plan.run(DATA, BUDGET, output=tmp_path / "x")
-    assert (tmp_path / "x").is_file()
+HOLDER = """
+import pathlib, sys
+from qcompile.run.lock import lock_folder
+held = lock_folder(pathlib.Path(sys.argv[1]))
+print("locked", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_lock_holds_against_another_process_and_ends_with_it(tmp_path: pathlib.Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout
+    assert holder.stdout.readline() == "locked\n"
+    with pytest.raises(StorageError, match="is in use by another run"):
+        lock.lock_folder(tmp_path)
+    holder.kill()
+    holder.communicate()
+    lock.lock_folder(tmp_path).close()
+    assert [(p.name, p.stat().st_size) for p in tmp_path.iterdir()] == [("lock", 0)]
+
+
+def test_a_folder_without_locks_is_refused(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(StorageError, match="cannot be locked"):
+        lock.lock_folder(tmp_path)
 
 
 def test_a_folder_that_somebody_removed_is_no_error(tmp_path: pathlib.Path) -> None:
-    with unfinished.unfinished(tmp_path / "x", {}, [1]) as journal:
+    with unfinished.unfinished(tmp_path / "x", {}, print) as journal:
         shutil.rmtree(journal.folder)
     assert list(tmp_path.iterdir()) == []
 

@@ -25,7 +25,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "accounting with OpenDP": ({"accounting": "gaussian", "noise": "opendp"}, "holds for rounded noise only"),
     "engine": ({"engine": "duck"}, "engine cannot be 'duck'"),
     "resume without output": ({"resume": True}, "give its output"),
-    "resume of an adaptive run": ({"resume": True, "output": "x", "mechanism": "adaptive"}, "cannot be resumed"),
     "resume that is no truth value": ({"resume": 1, "output": "x"}, "resume must be True or False"),
     "strict values": ({"strict_values": "yes"}, "strict_values must be True or False"),
     "workers": ({"workers": 0}, "at least 1"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import errno
 import gc
 import json
 import os
@@ -24,10 +26,10 @@ from qcompile.queries.factors import Marginal, Prefix
 from qcompile.release import files
 from qcompile.release import values as stored
 from qcompile.release.values import NodeValues
-from qcompile.run import journal as journals
 from qcompile.run import measure as measuring
-from qcompile.run import mechanisms, randomness
+from qcompile.run import measurements, mechanisms, parts, randomness
 from qcompile.run.journal import Journal
+from qcompile.run.measurements import Measurements
 from qcompile.run.unfinished import folder_of, unfinished
 from tests.conformance.helpers import family, integers, workload
 
@@ -56,7 +58,7 @@ class Stopped(Exception):
 @pytest.fixture
 def stop(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Make runs stop after so many nodes, which are on disk by then; none where that is negative."""
-    monkeypatch.setattr(journals, "PART", 1)  # every node goes to disk by itself
+    monkeypatch.setattr(measurements, "PART", 1)  # every node goes to disk by itself
 
     def after(nodes: int) -> None:
         def stopping(*args: Any, **options: Any) -> Iterator[tuple[int, NodeValues]]:
@@ -187,9 +189,9 @@ def test_a_run_is_resumed_under_its_own_terms(
     name: str, left: pathlib.Path, plan: Plan, table: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     options, message = OTHERS[name]
-    given: dict[str, Any] = {"test_seed": 1, "budget": BUDGET} | options
+    others: dict[str, Any] = {"test_seed": 1, "budget": BUDGET} | options
     with pytest.raises(StorageError, match=message):
-        plan.run(table, given.pop("budget"), output=tmp_path / "x", resume=True, **given)
+        plan.run(table, others.pop("budget"), output=tmp_path / "x", resume=True, **others)
     assert left.exists()
 
 
@@ -218,20 +220,105 @@ def test_an_unfinished_run_is_never_begun_anew(
 def test_what_cannot_be_resumed_is_refused(plan: Plan, table: pathlib.Path, tmp_path: pathlib.Path) -> None:
     with pytest.raises(OptionError, match="give its output"):
         plan.run(table, BUDGET, resume=True)
-    with pytest.raises(OptionError, match="adaptive run cannot be resumed"):
-        plan.run(table, BUDGET, output=tmp_path / "x", resume=True, mechanism="adaptive")
-    with pytest.raises(StorageError, match="nothing to resume"):
-        plan.run(table, BUDGET, output=tmp_path / "x", resume=True)
+    for mechanism in ("batch", "adaptive"):
+        with pytest.raises(StorageError, match="nothing to resume"):
+            plan.run(table, BUDGET, output=tmp_path / "x", resume=True, mechanism=mechanism)
 
 
-def test_a_line_that_was_cut_short_says_nothing(
-    left: pathlib.Path, plan: Plan, table: pathlib.Path, tmp_path: pathlib.Path
+@pytest.mark.parametrize("shorter", [10, 10**6])
+def test_a_part_whose_line_was_cut_short_or_is_missing_is_not_drawn_again(
+    shorter: int,
+    left: pathlib.Path,
+    plan: Plan,
+    table: pathlib.Path,
+    tmp_path: pathlib.Path,
+    stop: Callable[[int], None],
 ) -> None:
+    """A kill between a part and its line: the part is taken over."""
     path = left / "journal.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:-1]) + lines[-1][:-10])
+    path.write_bytes(b"".join(lines[:-1]) + lines[-1][:-shorter])
+    stop(0)  # nothing at all is drawn
+    with pytest.raises(Stopped):
+        plan.run(table, BUDGET, test_seed=1, output=tmp_path / "x", resume=True)
+    assert path.read_bytes() == b"".join(lines)
+    assert len(list(left.glob("*.npy"))) == 3
+
+
+def test_a_full_disk_while_a_part_is_taken_over_is_no_damage(
+    left: pathlib.Path, plan: Plan, table: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = left / "journal.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+
+    def full(self: Journal, line: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "_note", full)
+        with pytest.raises(StorageError, match=r"cannot write .*journal.jsonl: No space left"):
+            plan.run(table, BUDGET, test_seed=1, output=tmp_path / "x", resume=True)
+    assert same(
+        plan.run(table, BUDGET, test_seed=1), plan.run(table, BUDGET, test_seed=1, output=tmp_path / "x", resume=True)
+    )
+
+
+def draft(folder: pathlib.Path, keep: int) -> None:
+    """Turn the last part into one that was being written, of so many bytes, on a system without unnamed files."""
+    path = folder / "journal.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    whole = (folder / "00002.npy").read_bytes()
+    (folder / "00002.npy").unlink()
+    (folder / "00002.draft").write_bytes(whole[:keep])
+
+
+@pytest.mark.parametrize("keep", [0, 20, 150, 10**6])
+def test_half_a_part_is_removed_and_a_whole_one_is_taken_over(
+    keep: int, left: pathlib.Path, plan: Plan, table: pathlib.Path, tmp_path: pathlib.Path, stop: Callable[[int], None]
+) -> None:
+    draft(left, keep)
+    stop(0)
+    with pytest.raises(Stopped):
+        plan.run(table, BUDGET, test_seed=1, output=tmp_path / "x", resume=True)
+    assert [p.name for p in sorted(left.glob("0*"))] == [f"0000{i}.npy" for i in range(3 if keep == 10**6 else 2)]
+
+
+@pytest.mark.parametrize("error", [errno.EOPNOTSUPP, None])
+def test_a_system_without_unnamed_files_keeps_parts_too(
+    error: int | None,
+    plan: Plan,
+    table: pathlib.Path,
+    tmp_path: pathlib.Path,
+    stop: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     whole = plan.run(table, BUDGET, test_seed=1)
+
+    def refuses(*_: Any, **__: Any) -> None:
+        raise OSError(error, "no such thing")
+
+    if error is None:
+        monkeypatch.delattr(os, "O_TMPFILE")
+    else:
+        monkeypatch.setattr(parts, "_write_unnamed", refuses)
+    stop(2)
+    with pytest.raises(Stopped):
+        plan.run(table, BUDGET, test_seed=1, output=tmp_path / "x")
+    assert {p.name for p in folder_of(tmp_path / "x").glob("0*")} == {"00000.npy", "00001.npy"}
+    stop(-1)
     assert same(whole, plan.run(table, BUDGET, test_seed=1, output=tmp_path / "x", resume=True))
+
+
+def test_a_part_that_is_being_written_has_no_name(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = list[str]()
+
+    def watched(handle: int) -> None:
+        names.extend(p.name for p in folder_of(tmp_path / "x").glob("0*"))
+
+    with unfinished(tmp_path / "x", {}, lambda journal: None) as journal:
+        monkeypatch.setattr(os, "fsync", watched)
+        journal.append([0], [np.arange(3)])
+    assert names == ["00000.npy"] * 2, "first when the folder is written, after the part is on disk"
 
 
 def edited(folder: pathlib.Path, change: Callable[[list[dict[str, Any]]], Any]) -> None:
@@ -241,17 +328,35 @@ def edited(folder: pathlib.Path, change: Callable[[list[dict[str, Any]]], Any]) 
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+def rewritten(folder: pathlib.Path, **changes: Any) -> None:
+    """The last part, with its hash, as another program would have written it."""
+    path = folder / "00002.npy"
+    part = dataclasses.replace(parts.read_part(path), **changes)
+    values = parts.read_values(path, 0, sum(part.sizes))
+    path.unlink()
+    (folder / parts.part_name(part.number)).unlink(missing_ok=True)
+    sha256 = parts.write_part(folder, part, [values])
+    edited(folder, lambda lines: lines[-1].update(sha256=sha256, part=part.number))
+
+
 DAMAGES: dict[str, Callable[[pathlib.Path], Any]] = {
     "a part is gone": lambda f: (f / "00001.npy").unlink(),
     "a part is another": lambda f: (f / "00001.npy").write_bytes((f / "00000.npy").read_bytes()),
     "a bit has flipped": lambda f: (f / "00001.npy").write_bytes((f / "00001.npy").read_bytes()[:-1] + b"\x7f"),
+    "a part is empty": lambda f: (f / "00001.npy").write_bytes(b""),
     "no terms": lambda f: (f / "run.json").unlink(),
     "terms of nothing": lambda f: (f / "run.json").write_text("[]"),
     "a journal of nothing": lambda f: (f / "journal.jsonl").write_text("1\n"),
     "a line is gone": lambda f: edited(f, lambda lines: lines.pop(1)),
-    "a node beyond the plan": lambda f: edited(f, lambda lines: lines[0].update(nodes=[10**6])),
-    "a measurement fewer": lambda f: edited(f, lambda lines: lines[-1].update(sizes=[1])),
-    "a node twice": lambda f: edited(f, lambda lines: lines[-1].update(nodes=lines[0]["nodes"])),
+    "two lines are gone": lambda f: edited(f, lambda lines: lines.__delitem__(slice(1, 3))),
+    "another hash": lambda f: edited(f, lambda lines: lines[-1].update(sha256="")),
+    "a node beyond the plan": lambda f: rewritten(f, nodes=[10**6]),
+    "a node before the plan": lambda f: rewritten(f, nodes=[-1]),
+    "a measurement fewer": lambda f: rewritten(f, sizes=[1]),
+    "a size more": lambda f: rewritten(f, sizes=[1, 1]),
+    "another run's part": lambda f: rewritten(f, run="another"),
+    "another number": lambda f: rewritten(f, number=1),
+    "a node twice": lambda f: rewritten(f, nodes=parts.read_part(f / "00000.npy").nodes),
 }
 
 
@@ -266,17 +371,19 @@ def test_a_damaged_run_is_refused(
 
 
 def test_two_runs_are_not_at_one_release_at_once(tmp_path: pathlib.Path) -> None:
-    with unfinished(tmp_path / "x", {}, [1, 2]) as journal:
-        with pytest.raises(StorageError, match="finish it with --resume"), unfinished(tmp_path / "x", {}, [1, 2]):
+    with unfinished(tmp_path / "x", {}, print) as journal:
+        with pytest.raises(StorageError, match="finish it with --resume"), unfinished(tmp_path / "x", {}, print):
             pass
         busy = pytest.raises(StorageError, match="in use by another run")
-        with busy, unfinished(tmp_path / "x", {}, [1, 2], resume=True):
+        with busy, unfinished(tmp_path / "x", {}, print, resume=True):
             pass
-        journal.keep([(1, np.arange(2))])
-        assert journal.nodes == {1}
-    with unfinished(tmp_path / "x", {}, [1, 2], resume=True) as journal:
-        assert journal[1].tolist() == [0, 1]
-        assert journal[0].size == 0
+        kept = Measurements(journal, [1, 2])
+        kept.keep([(1, np.arange(2))])
+        assert kept.nodes == {1}
+    with unfinished(tmp_path / "x", {}, print, resume=True) as journal:
+        kept = Measurements(journal, [1, 2])
+        assert kept[1].tolist() == [0, 1]
+        assert kept[0].size == 0
 
 
 def test_what_is_kept_is_for_its_owner_alone_and_holds_no_exact_count(
@@ -306,7 +413,7 @@ def peak_of_a_run(attributes: int, folder: pathlib.Path) -> tuple[int, int]:
 
 
 def test_memory_does_not_grow_with_what_is_measured(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journals, "PART", 2**16)
+    monkeypatch.setattr(measurements, "PART", 2**16)
     monkeypatch.setattr(stored, "PART", 2**16)
     monkeypatch.setattr(files, "IN_MEMORY", 0)
     peak_of_a_run(4, tmp_path)  # what is loaded at the first run
@@ -367,12 +474,12 @@ def test_a_copy_of_a_run_cannot_be_finished(
 
 
 def test_a_release_that_has_its_name_is_never_written_again(tmp_path: pathlib.Path) -> None:
-    with unfinished(tmp_path / "x", {}, [1]) as journal:
-        journal.keep([(0, np.arange(1))])
+    with unfinished(tmp_path / "x", {}, print) as journal:
+        journal.append([0], [np.arange(1)])
         file = journal.pending()
         file.hidden.write_bytes(b"whole")
         file.publish()
-    with unfinished(tmp_path / "x", {}, [1], resume=True) as journal:
+    with unfinished(tmp_path / "x", {}, print, resume=True) as journal:
         with journal.pending().hidden.open("wb") as again:
             again.write(b"half")
         assert (tmp_path / "x").read_bytes() == b"whole"
@@ -385,8 +492,8 @@ def test_half_a_folder_never_passes_for_an_unfinished_run(
         raise Stopped
 
     monkeypatch.setattr(shutil, "rmtree", killed)
-    with unfinished(tmp_path / "x", {}, [1]) as journal:
-        journal.keep([(0, np.arange(1))])
+    with unfinished(tmp_path / "x", {}, print) as journal:
+        journal.append([0], [np.arange(1)])
         with pytest.raises(Stopped):
             journal.remove()
     assert not folder_of(tmp_path / "x").exists()
