@@ -27,6 +27,7 @@ from qcompile.run.options import RunOptions
 from qcompile.run.prediction import Prediction, predict_adaptive, predict_batch, smallest_scales
 from qcompile.run.randomness import Chance, delivered_scales, make_noise
 from qcompile.run.rounds import keep_round, read_rounds
+from qcompile.support.json_fields import Field
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with (phase, done, total); total is 0 when unknown."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,18 @@ import typer
 
 from qcompile.cli.output import COST, DELTA, EPSILON, MU, RHO, budget_of, result
 from qcompile.cli.parsing import Commands
-from qcompile.errors import OptionError
+from qcompile.errors import OptionError, StorageError
 
 if TYPE_CHECKING:
     from qcompile.privacy.ledger.charges import Entry
     from qcompile.privacy.ledger.ledger import Ledger
+    from qcompile.privacy.ledger.snapshot import Snapshot
+    from qcompile.run.verification import Unfinished, Verification
 
 app = Commands(help="The account of a dataset: its budget and all charges.", no_args_is_help=True)
+
+
+RELEASES = typer.Argument(None, metavar="[RELEASE]...", help="Releases that it should have paid for.")
 
 
 @app.command("create")
@@ -33,6 +39,9 @@ def create(
     contributions: int | None = typer.Option(
         None, help="Rows of one privacy unit; by default those of the first charge."
     ),
+    dataset: str | None = typer.Option(
+        None, metavar="NAME", help="Its name, which every run must repeat; without one any run may charge the ledger."
+    ),
 ) -> None:
     """Create the account of a dataset, with the total budget for all releases.
 
@@ -45,9 +54,10 @@ def create(
         raise OptionError(
             f"a ledger needs a budget: qcompile ledger create {path} --epsilon 1 --delta 1e-6 (or --rho, --mu, --cost)"
         )
-    made = Ledger.create(path, budget, neighbours=neighbours, contributions=contributions)
+    made = Ledger.create(path, budget, neighbours=neighbours, contributions=contributions, dataset=dataset)
     result(f"{path}: may spend {made.snapshot.request}")
-    result(f"charge it with: qcompile run ... --ledger {path}")
+    name = "" if dataset is None else f" --dataset {shlex.quote(dataset)}"
+    result(f"charge it with: qcompile run ... --ledger {path}{name}")
 
 
 @app.command("show")
@@ -65,15 +75,81 @@ def show(
     result(json.dumps(_data(ledger), indent=1) if as_json else "\n".join(_lines(ledger)))
 
 
+@app.command("verify")
+def verify(
+    path: str = typer.Argument(..., metavar="LEDGER", help="A ledger."),
+    releases: list[str] | None = RELEASES,
+    as_json: bool = typer.Option(False, "--json", help="As JSON, amounts as exact fractions."),
+) -> None:
+    """Check a ledger: file, entries, sums, and that it paid for releases; list what is unfinished.
+
+    Example: qcompile ledger verify couples.ledger couples.release
+    """
+    from qcompile.run import verification
+
+    outcome = verification.verify(path, *(releases or []))
+    if as_json:
+        result(json.dumps(_verification_data(outcome), indent=1))
+    else:
+        result("\n".join(_verification_lines(path, outcome)))
+    if not outcome.is_sound:
+        raise StorageError(f"ledger {path} does not pass; compare it with a backup before anything is charged to it")
+
+
+def _verification_data(outcome: Verification) -> dict[str, Any]:
+    snapshot = outcome.snapshot
+    return {
+        "sound": outcome.is_sound,
+        "problems": list(outcome.problems),
+        "entries": len(snapshot.entries),
+        **_amounts(snapshot),
+        "unfinished": [_unfinished_data(u) for u in outcome.unfinished],
+        "releases": [{"path": str(r.path), "entry": r.entry, "problems": list(r.problems)} for r in outcome.releases],
+    }
+
+
+def _unfinished_data(run: Unfinished) -> dict[str, Any]:
+    return {"number": run.number, "run": run.run, "folder": None if run.folder is None else str(run.folder)}
+
+
+def _verification_lines(path: str, outcome: Verification) -> list[str]:
+    from qcompile.support.text import plural, printable
+
+    snapshot = outcome.snapshot
+    entries = plural(len(snapshot.entries), "entry", "entries")
+    lines = [f"ledger {path}: {entries}, {_amount(snapshot, snapshot.spent, up=True)} spent"]
+    lines += [f"  problem: {printable(p)}" for p in outcome.problems]
+    lines += [f"  entry {u.number}: {printable(f'{u.run}: {u}')}" for u in outcome.unfinished]
+    for release in outcome.releases:
+        lines += [f"  problem: {release.path}: {printable(p)}" for p in release.problems]
+        if not release.problems:
+            lines.append(f"  {release.path}: paid for by entry {release.entry}")
+    return [*lines, "  no problems"] if outcome.is_sound else lines
+
+
 def _data(ledger: Ledger) -> dict[str, Any]:
+    from qcompile.run.verification import unfinished_runs
+
     snapshot = ledger.snapshot
     return {
+        "dataset": snapshot.dataset,
         "budget": {"rho": _exactly(snapshot.budget), "request": snapshot.request},
         "created": snapshot.facts["time"],
         "privacy": snapshot.unit,
+        **_amounts(snapshot),
+        "entries": [_entry_data(e) for e in snapshot.entries],
+        "unfinished": [_unfinished_data(u) for u in unfinished_runs(snapshot, ledger.path)],
+    }
+
+
+def _amounts(snapshot: Snapshot) -> dict[str, Any]:
+    """Spent and remaining, exactly in rho, and as epsilon at the ledger's delta."""
+    return {
         "spent": _exactly(snapshot.spent),
         "remaining": _exactly(snapshot.remaining),
-        "entries": [_entry_data(e) for e in snapshot.entries],
+        "delta": str(snapshot.delta),
+        "spent_epsilon": snapshot.epsilon_text(snapshot.spent, up=True),
+        "remaining_epsilon": snapshot.epsilon_text(snapshot.remaining, up=False),
     }
 
 
@@ -91,21 +167,25 @@ def _entry_data(entry: Entry) -> dict[str, Any]:
 
 
 def _lines(ledger: Ledger) -> list[str]:
+    from qcompile.run.verification import unfinished_runs
     from qcompile.support.text import printable, table
 
     snapshot = ledger.snapshot
     fixed = [f"{name} {'none' if value is None else value}" for name, value in snapshot.unit.items()]
     lines = [
         f"ledger {ledger.path}, since {snapshot.facts['time']}",
+        f"  dataset    {printable(snapshot.dataset or 'not named: a run on any dataset may charge it')}",
         f"  budget     {snapshot.request}",
         f"  privacy    {printable(', '.join(fixed) or 'fixed by the first charge')}",
-        f"  spent      {_amount(snapshot.spent)}",
-        f"  remaining  {_amount(snapshot.remaining)}",
+        f"  spent      {_amount(snapshot, snapshot.spent, up=True)}",
+        f"  remaining  {_amount(snapshot, snapshot.remaining, up=False)}",
     ]
     if not snapshot.entries:
         return [*lines, "  no charges yet"]
     head = ["#", "time (UTC)", "rho", "asked as", "mechanism", "noise", "plan", "release", "content"]
-    return [*lines, "", *table(head, [_row(e) for e in snapshot.entries], left=set(range(1, len(head))))]
+    rows = table(head, [_row(e) for e in snapshot.entries], left=set(range(1, len(head))))
+    waiting = [f"entry {u.number}: {printable(str(u))}" for u in unfinished_runs(snapshot, ledger.path)]
+    return [*lines, "", *rows, *(["", *waiting] if waiting else [])]
 
 
 def _row(entry: Entry) -> list[str]:
@@ -120,8 +200,9 @@ def _row(entry: Entry) -> list[str]:
     return [*first, charge.mechanism, charge.noise, charge.plan[:12], release, (entry.content or "")[:12]]
 
 
-def _amount(value: Fraction) -> str:
-    from qcompile.privacy.exact_numbers import amount_text, rounded_text
+def _amount(snapshot: Snapshot, value: Fraction, *, up: bool) -> str:
+    """An amount as epsilon at the ledger's delta, and in rho: that adds up, epsilon does not."""
+    from qcompile.privacy.exact_numbers import amount_text, exact_text
 
-    exact, rounded = amount_text(value), rounded_text(value)
-    return f"rho {exact}" if exact == rounded else f"rho {exact} (about {rounded})"
+    epsilon = snapshot.epsilon_text(value, up=up)
+    return f"epsilon {epsilon} at delta {exact_text(snapshot.delta)} (rho {amount_text(value)})"

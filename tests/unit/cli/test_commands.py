@@ -22,6 +22,8 @@ from qcompile.cli.app import execute, main
 from qcompile.cli.commands import check as check_command
 from qcompile.cli.commands import doctor as doctor_command
 from qcompile.errors import InternalError
+from qcompile.privacy.budget import Budget
+from qcompile.privacy.exact_numbers import rounded_text
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.version import __version__
 
@@ -491,8 +493,10 @@ def test_ledger_show_explains_every_entry(folder: pathlib.Path, capsys: pytest.C
     good(capsys, *run)
     Ledger.open("l").charge("1/7")
     shown = good(capsys, "ledger", "show", "l")[0]
-    assert "spent      rho 8/49 (about 0.163265)" in shown
-    assert "remaining  rho 41/49 (about 0.836735)" in shown
+    assert "dataset    not named: a run on any dataset may charge it" in shown
+    spent, left = (Budget(rho=rho).epsilon_at("1e-9") for rho in ("8/49", "41/49"))
+    assert f"spent      epsilon {rounded_text(spent, up=True)} at delta 1e-9 (rho 8/49)" in shown
+    assert f"remaining  epsilon {rounded_text(left, down=True)} at delta 1e-9 (rho 41/49)" in shown
     first, second = shown.splitlines()[-2:]
     assert first.split()[:3] == ["1", Ledger.open("l").entries[0].charge.time.removesuffix("+00:00"), "1/49"]
     assert first.split()[-2:] == ["x.release", str(Ledger.open("l").entries[0].content)[:12]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,8 +68,13 @@ def test_a_claim_that_does_not_follow_is_refused(claim: str, release: pathlib.Pa
         load_release(tmp_path / "x")
 
 
+def state(claim: str, document: dict[str, Any]) -> None:
+    """Replace the statement of a release about its budget."""
+    document["provenance"]["budget"] = claim
+
+
 def test_a_weaker_claim_is_true(release: pathlib.Path, tmp_path: pathlib.Path) -> None:
     stated = json.loads(members(release)["document.json"])["provenance"]["budget"]
     for claim in (stated, "rho 1", "rho 2, mu 2", "epsilon 20 at delta 1e-9 (zcdp)"):
-        rewrite(tmp_path / "x", edit(members(release), lambda d, text=claim: d["provenance"].update(budget=text)))
+        rewrite(tmp_path / "x", edit(members(release), partial(state, claim)))
         assert load_release(tmp_path / "x").provenance.budget == claim

@@ -34,6 +34,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "unit and count column": ({"count_column": "n", "unit": "id"}, "cannot be used with unit"),
     "largest count without a column": ({"max_count": 3}, "give count_column, too"),
     "step without a largest count": ({"count_column": "n", "count_step": 0.5}, "give max_count, too"),
+    "dataset": ({"dataset": "", "ledger": "l"}, "dataset must be a name"),
+    "dataset without a ledger": ({"dataset": "survey"}, "give a ledger, or leave it out"),
     "seed": ({"test_seed": -1}, "test_seed must be a whole number"),
     "seed with OpenDP": ({"test_seed": 1, "noise": "opendp"}, "cannot take a test seed"),
     "seed with a ledger": ({"test_seed": 1, "ledger": "l"}, "cannot be charged to a ledger"),
