@@ -17,7 +17,7 @@ import pytest
 
 import qcompile as qc
 from qcompile.api import Plan, compile, load_plan, load_release
-from qcompile.errors import StorageError
+from qcompile.errors import BudgetError, StorageError
 from qcompile.grammar import parse
 from qcompile.inspection.diff import diff
 from qcompile.plan import files as storage
@@ -25,6 +25,7 @@ from qcompile.plan.document import PlanDocument
 from qcompile.privacy.budget import Budget
 from qcompile.queries.factors.ordered import Ordered
 from qcompile.release import files
+from qcompile.run.verification import verify
 from qcompile.support import archive
 from tests.unit.plan.test_files import edit, members, reseal, rewrite
 
@@ -127,6 +128,20 @@ def test_a_ledger_of_format_1_lists_the_release(tmp_path: pathlib.Path) -> None:
     assert len(ledger.entries) == 2
     assert ledger.remaining == 0.25
     assert load_release(tmp_path / "r").plan.workload == load_plan(PLAN).workload
+
+
+def test_a_ledger_of_format_2_knows_its_dataset(tmp_path: pathlib.Path) -> None:
+    shutil.copy(FORMATS / "ledger-2.ledger", tmp_path / "l")
+    ledger = qc.Ledger.open(tmp_path / "l")
+    assert ledger.snapshot.dataset == "survey"
+    finished, unfinished = ledger.entries
+    assert (finished.charge.dataset, finished.release, finished.content) == ("survey", "x.release", "f00")
+    assert (unfinished.charge.folder, unfinished.content) == ("/data/y.release.unfinished", None)
+    with pytest.raises(BudgetError, match="account of the dataset 'survey'"):
+        load_plan(PLAN).run(counts(), Budget(rho="1/8"), ledger=ledger)
+    load_plan(PLAN).run(counts(), Budget(rho="1/8"), ledger=ledger, dataset="survey")
+    assert ledger.remaining == 0.625
+    assert verify(tmp_path / "l").is_sound
 
 
 def test_the_same_text_means_something_else_today(tmp_path: pathlib.Path) -> None:
