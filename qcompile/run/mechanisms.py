@@ -21,12 +21,12 @@ from qcompile.release.release import Release
 from qcompile.release.rounds import read_history
 from qcompile.release.values import NodeValues
 from qcompile.run.journal import Journal
+from qcompile.run.journal.measurements import Measurements
+from qcompile.run.journal.rounds import keep_round, read_rounds
 from qcompile.run.measure import collect, measure, require_range
-from qcompile.run.measurements import Measurements
 from qcompile.run.options import RunOptions
 from qcompile.run.prediction import Prediction, predict_adaptive, predict_batch, smallest_scales
 from qcompile.run.randomness import Chance, delivered_scales, make_noise
-from qcompile.run.rounds import keep_round, read_rounds
 from qcompile.support.json_fields import Field
 
 Progress: TypeAlias = Callable[[str, int, int], None]

@@ -17,6 +17,7 @@ from typing import Any
 
 from qcompile.errors import StorageError
 from qcompile.run.journal import Journal
+from qcompile.run.journal.lock import lock_folder
 from qcompile.support.files import require_place, require_short_name, shorten, sync_folder
 
 VERSION = 2
@@ -100,8 +101,9 @@ def _begin(target: Path, terms: Mapping[str, Any]) -> Journal:
         run = f"{target.name} (run {hidden.name.split('.')[-2]})"
         try:
             _write_terms(hidden / TERMS, {"version": VERSION, "run": run, "terms": dict(terms)})
+            lock_folder(hidden).close()  # where the disk has no locks, nothing is left behind
             hidden.rename(folder)
-        except OSError:
+        except (OSError, StorageError):
             shutil.rmtree(hidden, ignore_errors=True)
             require_none(target)  # another run was quicker
             raise

@@ -32,8 +32,7 @@ from qcompile.privacy.ledger import charges
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.release.files import KIND, VERSION
 from qcompile.release.rounds import history_data
-from qcompile.run import journal, measurements, parts
-from qcompile.run.journal import Journal
+from qcompile.run.journal import Journal, journal, measurements, parts
 from qcompile.support import archive
 from qcompile.support import numbered_backup as keeping
 

@@ -324,7 +324,7 @@ def test_what_fails_after_the_charge_is_spent(
 ) -> None:
     """A crash between noise and write counts as spent: the entry stays, without a release until it is resumed."""
 
-    def fails(*args: Any) -> None:
+    def fails(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.link", fails)

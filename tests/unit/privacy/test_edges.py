@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import sqlite3
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -50,8 +51,11 @@ def test_a_charge_without_a_number_is_no_charge() -> None:
     class Nothing:
         lastrowid = None
 
-        def execute(self, statement: str, values: tuple[Any, ...]) -> Nothing:
+        def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Nothing:
             return self
+
+        def __iter__(self) -> Iterator[Any]:
+            return iter(())
 
     connection: Any = Nothing()
     with pytest.raises(StorageError, match="the charge could not be recorded; nothing was drawn"):

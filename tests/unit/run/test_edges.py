@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,8 +17,8 @@ import qcompile as qc
 from qcompile.errors import BudgetError, SizeError, StorageError
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.privacy.noise.scale import PUBLIC
-from qcompile.run import lock, parts, unfinished
-from qcompile.run.journal import Journal
+from qcompile.run import unfinished
+from qcompile.run.journal import Journal, lock, parts
 from qcompile.run.randomness import opendp
 from qcompile.run.unfinished import folder_of
 
@@ -107,7 +108,7 @@ def test_two_processes_cannot_finish_one_run(
 
 HOLDER = """
 import pathlib, sys
-from qcompile.run.lock import lock_folder
+from qcompile.run.journal.lock import lock_folder
 held = lock_folder(pathlib.Path(sys.argv[1]))
 print("locked", flush=True)
 sys.stdin.readline()
@@ -132,6 +133,22 @@ def test_a_folder_without_locks_is_refused(tmp_path: pathlib.Path) -> None:
     (tmp_path / "lock").mkdir()
     with pytest.raises(StorageError, match="cannot be locked"):
         lock.lock_folder(tmp_path)
+
+
+def test_a_run_on_a_disk_without_locks_leaves_nothing(
+    plan: qc.Plan, ledger: Ledger, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unlockable(*_: Any, **__: Any) -> Any:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(sqlite3, "connect", unlockable)
+    with pytest.raises(StorageError, match="cannot be locked"):
+        lock.lock_folder(tmp_path)
+    with pytest.raises(StorageError, match="cannot be"):
+        plan.run(DATA, BUDGET, ledger=ledger, output=tmp_path / "x")
+    with pytest.raises(StorageError, match="cannot be locked"):
+        plan.run(DATA, BUDGET, output=tmp_path / "x")
+    assert [p.name for p in tmp_path.iterdir()] == ["l"]
 
 
 def test_a_folder_that_somebody_removed_is_no_error(tmp_path: pathlib.Path) -> None:

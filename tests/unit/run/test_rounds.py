@@ -16,9 +16,9 @@ import qcompile as qc
 from qcompile.errors import StorageError
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.release.rounds import history_data
-from qcompile.run import mechanisms, parts, place
-from qcompile.run import rounds as rounds_module
-from qcompile.run.journal import Journal
+from qcompile.run import mechanisms, place
+from qcompile.run.journal import Journal, parts
+from qcompile.run.journal import rounds as rounds_module
 from qcompile.run.randomness import Chance
 from qcompile.run.unfinished import folder_of
 

@@ -27,9 +27,9 @@ from qcompile.release import files
 from qcompile.release import values as stored
 from qcompile.release.values import NodeValues
 from qcompile.run import measure as measuring
-from qcompile.run import measurements, mechanisms, parts, randomness
-from qcompile.run.journal import Journal
-from qcompile.run.measurements import Measurements
+from qcompile.run import mechanisms, randomness
+from qcompile.run.journal import Journal, measurements, parts
+from qcompile.run.journal.measurements import Measurements
 from qcompile.run.unfinished import folder_of, unfinished
 from tests.conformance.helpers import family, integers, workload
 
@@ -307,6 +307,19 @@ def test_a_system_without_unnamed_files_keeps_parts_too(
     assert {p.name for p in folder_of(tmp_path / "x").glob("0*")} == {"00000.npy", "00001.npy"}
     stop(-1)
     assert same(whole, plan.run(table, BUDGET, test_seed=1, output=tmp_path / "x", resume=True))
+
+
+def test_a_full_disk_leaves_no_half_of_a_part(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.delattr(os, "O_TMPFILE")
+    with unfinished(tmp_path / "x", {}, print) as journal:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            with pytest.raises(StorageError, match=r"cannot write .*00000.npy: No space left on device"):
+                journal.append([0], [np.arange(3)])
+        assert not list(journal.folder.glob("0*"))
 
 
 def test_a_part_that_is_being_written_has_no_name(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from qcompile.release.values import PART, ByNode, NodeValues
-from qcompile.run.journal import Journal
-from qcompile.run.parts import Part
+from qcompile.run.journal.journal import Journal
+from qcompile.run.journal.parts import Part
 
 SECONDS = 10.0
 """Time after which measurements go to disk, however few they are."""

@@ -11,8 +11,8 @@ import numpy as np
 from qcompile.adaptive.history import MeasuredRound, Round
 from qcompile.release.rounds import round_data
 from qcompile.release.values import NodeValues
-from qcompile.run.journal import Journal
-from qcompile.run.parts import Part
+from qcompile.run.journal.journal import Journal
+from qcompile.run.journal.parts import Part
 
 
 def keep_round(journal: Journal, measured: MeasuredRound) -> None:

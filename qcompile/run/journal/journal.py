@@ -4,7 +4,7 @@ A long run may be killed after its measurements were paid for. So they go to dis
 resumed run draws only those that are missing. Beside the terms (`qcompile.run.unfinished`) the folder holds
 
 - ``journal.jsonl``: a line per event: the charge's number in the ledger; a part with its hash;
-- ``00000.npy``, ...: the measurements, in parts that certify themselves (`qcompile.run.parts`);
+- ``00000.npy``, ...: the measurements, in parts that certify themselves (`qcompile.run.journal.parts`);
 - ``lock``: an empty file that the process at work has locked.
 
 A part is on disk before its line. A whole part without a line was written by a process that was killed in between: it
@@ -23,8 +23,8 @@ from typing import Any
 
 from qcompile.errors import StorageError
 from qcompile.release.values import NodeValues
-from qcompile.run.lock import lock_folder
-from qcompile.run.parts import Part, finish_draft, part_name, read_part, read_values, write_part
+from qcompile.run.journal.lock import lock_folder
+from qcompile.run.journal.parts import Part, finish_draft, part_name, read_part, read_values, write_part
 from qcompile.support.files import sync_folder
 from qcompile.support.numbered_backup import Pending
 

@@ -113,8 +113,12 @@ def _write_unnamed(folder: Path, part: Part, values: Sequence[NodeValues]) -> st
 
 def _write_draft(folder: Path, part: Part, values: Sequence[NodeValues]) -> str:
     draft = folder / draft_name(part.number)
-    with draft.open("w+b") as file:
-        sha256 = _fill(file, part, values)
+    try:
+        with draft.open("w+b") as file:
+            sha256 = _fill(file, part, values)
+    except OSError:  # half of it must not stay
+        draft.unlink(missing_ok=True)
+        raise
     draft.rename(folder / part_name(part.number))
     return sha256
 
