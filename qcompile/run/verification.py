@@ -117,7 +117,16 @@ def _check_release(snapshot: Snapshot, path: Path) -> PaidRelease:
     for entry in snapshot.entries:
         if entry.content == content:
             return PaidRelease(path, entry.number, tuple(_differences(entry, terms)))
-    return PaidRelease(path, None, ("no entry of the ledger has this release: another ledger paid for it, or none",))
+    return PaidRelease(path, None, (f"no entry of the ledger has this release{_guess(snapshot, path, terms)}",))
+
+
+def _guess(snapshot: Snapshot, path: Path, terms: Provenance) -> str:
+    """Name the charge that may have paid for a release, where the ledger could not be updated."""
+    waiting = [e for e in snapshot.entries if e.content is None and (e.release or "").startswith(f"{path.name} (run ")]
+    numbers = [str(e.number) for e in waiting if not _differences(e, terms)]
+    if not numbers:
+        return ": another ledger paid for it, or none"
+    return f"; entry {' or '.join(numbers)} was charged for a run to this name on the same terms, and has no release"
 
 
 def _differences(entry: Entry, terms: Provenance) -> list[str]:

@@ -168,6 +168,23 @@ def test_a_release_must_have_its_entry_with_the_same_terms(
         verify(ledger.path, tmp_path / "nowhere")
 
 
+def test_a_release_that_could_not_be_noted_is_matched_by_its_name_and_terms(
+    plan: qc.Plan, ledger: Ledger, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: Any) -> None:
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "record", refuses)
+        with pytest.warns(UserWarning, match="could not be updated"):
+            plan.run(DATA, BUDGET, ledger=ledger, dataset="survey", output=tmp_path / "x")
+    (release,) = verify(ledger.path, tmp_path / "x").releases
+    assert "entry 4 was charged for a run to this name on the same terms, and has no release" in release.problems[0]
+    edit(ledger, "DROP TRIGGER entries_stay", "UPDATE entries SET rho = '1/1000' WHERE number = 4")
+    (release,) = verify(ledger.path, tmp_path / "x").releases
+    assert release.problems[0].endswith("another ledger paid for it, or none")
+
+
 def test_what_is_unfinished_says_what_can_be_done(
     plan: qc.Plan,
     ledger: Ledger,
