@@ -71,9 +71,9 @@ class Plan(planned.Plan):
         """Measure data once and return all that may be published: `prepare` and `PreparedRun.execute` in one.
 
         Args:
-          data: a CSV, Parquet or Arrow file or several, a pandas or polars frame, an Arrow table, a dict of columns, a
-            `Database`, an Ibis table, a Spark frame, or a dict of exact counts by tuples of attribute names; see
-            `qcompile.data.opening.open_data`.
+          data: a CSV, TSV, JSON lines, Parquet or Arrow file, a folder or pattern of files, or several; a pandas or
+            polars frame, an Arrow table or stream, a DuckDB relation, a dict of columns, a `Database`, an Ibis table, a
+            Spark frame, or a dict of exact counts by tuples of attribute names; see `qcompile.data.opening.open_data`.
           budget: what is spent.
           progress: called with (phase, done, total); total is 0 when unknown. No number of rows is reported.
           **options: the fields of `RunOptions`.

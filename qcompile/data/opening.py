@@ -37,10 +37,11 @@ def open_data(
     Data that has to be refused is refused on entering: afterwards no error depends on a value.
 
     Args:
-      data: a path to a .csv, .parquet, .arrow or .feather file, a folder of .parquet files, a list of paths of one
-        kind; a pandas or polars DataFrame, an Arrow table, a dict of column name to list or array; a `Database`, an
-        Ibis table, a Spark DataFrame; a dict of counts keyed by tuples of attribute names; or a `Dataset`. Columns are
-        found by name; others are ignored.
+      data: a path to a CSV, TSV, JSON lines, Parquet or Arrow file, a folder or a pattern of files of one kind, or a
+        list of them, see `qcompile.data.datasets.find_parts`; a pandas or polars DataFrame, an Arrow table, a dict of
+        column name to list or array; an Arrow stream, a pyarrow dataset, a DuckDB relation; a `Database`, an Ibis
+        table, a Spark DataFrame; a dict of counts keyed by tuples of attribute names; or a `Dataset`. Columns are found
+        by name; others are ignored.
       schema: the declared attributes.
       views: sets of attributes whose tables will be asked for; an engine that holds no rows plans its scans by them.
       reading: how rows become counts.

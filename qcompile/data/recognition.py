@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from qcompile.data.datasets.arrow_stream import ArrowStream
 from qcompile.data.datasets.count_tables import CountTables
 from qcompile.data.datasets.database import Database
 from qcompile.data.datasets.dataset import Dataset
@@ -12,7 +13,7 @@ from qcompile.data.datasets.spark_frame import SparkFrame
 from qcompile.data.sources.file_formats import FILES
 from qcompile.errors import DataError
 
-KINDS: tuple[type[Dataset], ...] = (Files, Database, IbisTable, SparkFrame, CountTables, Frame)
+KINDS: tuple[type[Dataset], ...] = (Files, Database, IbisTable, SparkFrame, CountTables, Frame, ArrowStream)
 """The kinds of data, in the order in which they are tried."""
 
 
@@ -35,6 +36,6 @@ def recognise(data: object) -> Dataset:
             return dataset
     raise DataError(
         f"cannot read data of type {type(data).__name__}; pass a path to {FILES}, a pandas or polars DataFrame, an "
-        "Arrow table, a dict of columns, a dict of counts keyed by tuples of attribute names, a Database, an Ibis "
-        "table or a Spark DataFrame"
+        "Arrow table, dataset or stream, a DuckDB relation, a dict of columns, a dict of counts keyed by tuples of "
+        "attribute names, a Database, an Ibis table or a Spark DataFrame"
     )

@@ -50,7 +50,8 @@ FILES: dict[str, bytes] = {
     "empty.csv": b"",
     "no-header.csv": b"3,cook\n4,smith\n",
     "twice.csv": b"age,job,age\n3,cook,3\n",
-    "semicolons.csv": b"age;job\n3;cook\n",
+    "half.csv.gz": b"\x1f\x8b\x08\x00\x00",
+    "lines.jsonl": b'{"age": 3}\n{"age": 3, "job": "cook"}\n',
     "utf16.csv": "age,job\n3,cook\n".encode("utf-16"),
     "latin1.csv": "age,job\n3,caf\xe9\n".encode("latin-1"),
     "ragged.csv": b"age,job\n3,cook\n4\n5,cook,8888,9999\n",
@@ -78,11 +79,16 @@ MISTAKES: list[tuple[str, int]] = [
     *(
         (f"{RUN} {name} --rho 1", 2)
         for name in (*FILES, *TABLES)
-        if name.endswith((".csv", ".xlsx", ".parquet"))
+        if name.endswith((".csv", ".gz", ".jsonl", ".xlsx", ".parquet"))
         if name != "good.csv"
     ),
     (f"{RUN} nowhere.csv --rho 1", 2),
     (f"{RUN} . --rho 1", 2),
+    (f"{RUN} good.csv --rho 1 --data good.csv", 2),
+    (f"{RUN} good.csv --rho 1 --data text.parquet", 2),
+    (f"{RUN} good.csv --rho 1 --data l.db --table t", 2),
+    (f"{RUN} 'none*.csv' --rho 1", 2),
+    (f"{RUN} https://example.org/good.csv --rho 1", 2),
     (f"{RUN} good.csv --epsilon 0 --delta 1e-9", 3),
     (f"{RUN} good.csv --epsilon -1 --delta 1e-9", 3),
     (f"{RUN} good.csv --epsilon nan --delta 1e-9", 3),

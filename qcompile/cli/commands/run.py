@@ -36,13 +36,18 @@ if TYPE_CHECKING:
     from qcompile.privacy.budget import Budget
     from qcompile.run.options import RunOptions
 
+DATA = typer.Option(
+    None,
+    "--data",
+    metavar="DATA",
+    help="The confidential table: a file, a folder, a pattern in quotes, or a database; several files: repeat it.",
+)
+
 
 @limits_memory
 def run(
     plan_file: str = typer.Argument(..., metavar="PLAN|FILE", help="A plan, or a .q workload file."),
-    data: str | None = typer.Option(
-        None, "--data", metavar="DATA", help="The confidential table: a file, a folder of Parquet files, or a database."
-    ),
+    data: list[str] | None = DATA,
     table: str | None = TABLE,
     output: str | None = typer.Option(None, "-o", "--output", metavar="RELEASE", help="Where to write the release."),
     resume: bool = typer.Option(
@@ -108,8 +113,8 @@ def run(
         _print_run(prepared, budget, verbose)
         result("dry run: nothing was read, nothing was spent")
         return
-    source = source_of(data, table)
-    _require_targets(plan_file, data, output, ledger)
+    source = _source_of(data or [], table)
+    _require_targets(plan_file, data or [], output, ledger)
     with prepared.open(source) as opened:
         _print_run(prepared, budget, verbose)
         if confidential:
@@ -187,14 +192,23 @@ def _diagnose(prepared: PreparedRun, data: Any) -> None:
     )
 
 
-def _require_targets(plan_file: str, data: str | None, output: str | None, ledger: str | None) -> None:
-    if data is None:
+def _source_of(data: list[str], table: str | None) -> Any:
+    """Return the data to read; of a database there is one at most."""
+    if len(data) == 1:
+        return source_of(data[0], table)
+    if table is not None and data:
+        raise OptionError("--table names the table of one database; give --data once")
+    return data
+
+
+def _require_targets(plan_file: str, data: list[str], output: str | None, ledger: str | None) -> None:
+    if not data:
         raise OptionError("a run needs --data, a file or a database; --dry-run does without")
     if output is None:
         raise OptionError(
             "a run needs -o, the file of the release; without it the budget would be spent and the result lost"
         )
-    require_target(output, plan_file, data, *([] if ledger is None else [ledger]))
+    require_target(output, plan_file, *data, *([] if ledger is None else [ledger]))
 
 
 def _size_text(prepared: PreparedRun) -> str:

@@ -17,7 +17,7 @@ from qcompile.data.datasets.opened import ConnectedTable
 from qcompile.data.sources.duckdb import connect_duckdb
 from qcompile.data.sources.duckdb_columns import describe_relation, explain_relation, open_duckdb_relation, quote_name
 from qcompile.data.sources.engine_errors import call_engine
-from qcompile.data.sources.file_formats import DATABASES, FILES, SUFFIXES
+from qcompile.data.sources.file_formats import DATABASES, FILES, kind_of
 from qcompile.data.sources.ibis_columns import open_ibis_table
 from qcompile.errors import DataError, OptionError, did_you_mean
 from qcompile.queries.schema import Schema
@@ -67,7 +67,7 @@ class Database(TableDataset):
         Raises:
           OptionError: the URL is the path of a file that is no database.
         """
-        if Path(url).suffix.lower() in SUFFIXES:
+        if kind_of(Path(url)) is not None:
             raise OptionError(f"--table names a table of a database, but the data is {FILES}; leave it out")
         return cls(url, table)
 

@@ -227,12 +227,8 @@ def require_attributes(schema: Schema) -> None:
 
 
 def existing_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files among some paths, all files of a folder included.
-
-    Paths that cannot be looked at have none: opening them explains why.
-    """
+    """Return the files among some paths; none where one cannot be looked at, as opening it explains why."""
     try:
-        inside = [sorted(path.iterdir()) if path.is_dir() else [path] for path in paths]
-        return [path for group in inside for path in group if path.is_file()]
+        return [path for path in paths if path.is_file()]
     except OSError:
         return []

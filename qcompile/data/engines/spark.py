@@ -18,7 +18,7 @@ from qcompile.data.sources.columns import SourceTable, locate, require_types, se
 from qcompile.data.sources.csv import explain_csv, locate_csv_columns, read_text_columns, require_lines
 from qcompile.data.sources.duckdb import connect_duckdb
 from qcompile.data.sources.engine_errors import call_engine, quiet
-from qcompile.data.sources.file_formats import CSV, suffix
+from qcompile.data.sources.file_formats import kind_of
 from qcompile.data.sources.parquet import count_parquet_rows, damage_message, read_common_fields
 from qcompile.errors import DataError, OptionError
 from qcompile.queries.schema import Schema
@@ -145,7 +145,7 @@ def open_spark_files(connection: Any, paths: Sequence[Path], columns: Schema) ->
     for path in paths:
         if PATTERN.search(str(path.absolute())) or path.name[0] in "._":
             raise DataError(f"{path}: Spark cannot read a file of that name; rename it, or use engine='duckdb'")
-    if suffix(paths[0]) == CSV:
+    if kind_of(paths[0]) == "CSV":
         yield from _csv(connection, paths, columns)
     else:
         yield from _parquet(connection, paths, columns)

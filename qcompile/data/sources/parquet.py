@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from qcompile.data.sources.columns import (
     SourceTable,
     find_halves,
-    locate,
     require_column_limit,
     require_types,
+    select_columns,
     type_text,
 )
 from qcompile.data.sources.duckdb import read_memory_limit
 from qcompile.data.sources.duckdb_columns import describe_relation, quote_text, select_positions
 from qcompile.data.sources.engine_errors import call_engine
+from qcompile.data.sources.parts import (
+    FILE_COLUMN,
+    Part,
+    common_type,
+    convert,
+    join_keys,
+    key_type,
+    locate_in_part,
+    patterns,
+    unite,
+    uses_keys,
+)
 from qcompile.errors import DataError, SizeError
 from qcompile.queries.schema import Schema
 from qcompile.support.arrays import bytes_text
@@ -26,27 +38,81 @@ MAX_FOOTER = 2**27
 """Bytes of a Parquet file's description of itself, which is read before anything else."""
 
 
-def open_parquet(paths: Sequence[Path], schema: Schema, connection: Any) -> SourceTable:
-    """Open files with the same columns, in the same order.
+def open_parquet(parts: Sequence[Part], schema: Schema, connection: Any) -> SourceTable:
+    """Open files that have the columns of the schema, in any order; other columns may differ.
 
     Raises:
       DataError: a file is damaged, or does not fit the schema or the others.
     """
-    fields = read_common_fields(paths)
-    positions = locate(schema, fields.names, str(paths[0]))
-    types = [fields.field(i).type for i in positions]
+    keys = [key_type(attribute, parts) for attribute in schema]
+    groups = [_Group.of(some, fields, schema, keys) for fields, some in _group_by_fields(parts)]
+    firsts = [group.parts[0] for group in groups]
+    types = [common_type(a, firsts, [group.types[i] for group in groups]) for i, a in enumerate(schema)]
     kinds = require_types(schema, types)
-    damaged = damage_message(paths)
-    listed = ", ".join(quote_text(glob.escape(str(path.absolute()))) for path in paths)
-    relation = f"read_parquet([{listed}], hive_partitioning = false)"
+    damaged = damage_message([part.path for part in parts])
 
-    def select() -> Any:
-        columns = describe_relation(connection, relation)
-        return select_positions(connection, relation, columns, positions)
-
-    table = call_engine(select, lambda _: damaged)
+    table = call_engine(lambda: unite([group.read(connection, types) for group in groups]), lambda _: damaged)
     names = tuple(map(type_text, types))
     return SourceTable(table, kinds, lambda _: damaged, types=names, halves=find_halves(types))
+
+
+def _group_by_fields(parts: Sequence[Part]) -> list[tuple[Any, list[Part]]]:
+    """Return the parts with the same columns and the same names of keys, with their Arrow schema."""
+    groups: dict[Any, tuple[Any, list[Part]]] = {}
+    for part in parts:
+        fields = read_parquet_fields(part.path)
+        group = groups.setdefault((part.key_names, fields.remove_metadata()), (fields, []))
+        group[1].append(part)
+    return list(groups.values())
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Files with the same columns.
+
+    Attributes:
+      parts: the files.
+      positions: of each attribute's column, keys after those of the file.
+      types: Arrow types of the attributes' columns.
+      width: number of columns of each file.
+    """
+
+    parts: Sequence[Part]
+    positions: Sequence[int]
+    types: Sequence[Any]
+    width: int
+
+    @property
+    def uses_keys(self) -> bool:
+        """True if an attribute is a key in the names of folders."""
+        return uses_keys(self.positions, self.width)
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], fields: Any, schema: Schema, keys: Sequence[Any]) -> _Group:
+        """Look up the schema's columns; ``keys`` are the types of those that are keys."""
+        positions = locate_in_part(parts[0], fields.names, schema)
+        types = [fields.field(p).type if p < len(fields) else key for p, key in zip(positions, keys, strict=True)]
+        return cls(parts, positions, types, len(fields))
+
+    def read(self, connection: Any, types: Sequence[Any]) -> Any:
+        """Return the Ibis table with columns ``c0, c1, ...``, converted to the types where theirs are others."""
+        table = self._select_with_keys(connection) if self.uses_keys else self._select(connection, self.positions)
+        pairs = enumerate(zip(self.types, types, strict=True))
+        return table.select(**{f"c{i}": convert(table[f"c{i}"], *pair) for i, pair in pairs})
+
+    def _select(self, connection: Any, positions: Sequence[int]) -> Any:
+        """Return columns of the files; position `width` is that of the file's path."""
+        listed = ", ".join(map(quote_text, patterns(self.parts)))
+        path = f", filename = {quote_text(FILE_COLUMN)}" if self.uses_keys else ""
+        relation = f"read_parquet([{listed}], hive_partitioning = false{path})"
+        return select_positions(connection, relation, describe_relation(connection, relation), positions)
+
+    def _select_with_keys(self, connection: Any) -> Any:
+        """Return columns of the files and keys of their folders, in the order of the positions."""
+        own = [p for p in self.positions if p < self.width]
+        table = join_keys(self._select(connection, [*own, self.width]), self.parts)
+        places = [own.index(p) if p < self.width else len(own) + p - self.width for p in self.positions]
+        return select_columns(table, places)
 
 
 def _first_difference(one: Any, other: Any) -> str:
@@ -141,23 +207,51 @@ def map_arrow_file(path: Path, names: Sequence[str] | None, ceiling: int | None 
       DataError: the file is damaged, or has too many columns.
       SizeError: it is compressed, and takes more memory than it may.
     """
-    damaged = f"{path} is not a readable Arrow file; it may be damaged, unfinished, or of the first version of Feather"
-    table = call_engine(lambda: _read_arrow_file(path, names, ceiling), lambda _: damaged)
+    table = call_engine(lambda: _read_arrow_file(path, names, ceiling), lambda _: _damaged_arrow(path))
     require_column_limit(path, len(table.schema))
     return table
+
+
+def read_arrow_names(path: Path) -> list[str]:
+    """Return the names of the columns of an Arrow file or stream, none of which is read.
+
+    Raises:
+      DataError: the file is damaged, or has too many columns.
+    """
+    import pyarrow as pa
+
+    def read() -> list[str]:
+        with pa.memory_map(str(path)) as file:
+            return list(_find_opening(file)(file).schema.names)
+
+    names: list[str] = call_engine(read, lambda _: _damaged_arrow(path))
+    require_column_limit(path, len(names))
+    return names
+
+
+def _damaged_arrow(path: Path) -> str:
+    return f"{path} is not a readable Arrow file; it may be damaged, unfinished, or of the first version of Feather"
+
+
+def _find_opening(file: Any) -> Any:
+    """Return the function that opens an Arrow file, or the one that opens a stream."""
+    import pyarrow as pa
+
+    is_file = file.read(6) == b"ARROW1"
+    file.seek(0)
+    return pa.ipc.open_file if is_file else pa.ipc.open_stream
 
 
 def _read_arrow_file(path: Path, names: Sequence[str] | None, ceiling: int | None) -> Any:
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as file:
-        is_file = file.read(6) == b"ARROW1"
-        file.seek(0)
-        opening = pa.ipc.open_file if is_file else pa.ipc.open_stream
+        opening = _find_opening(file)
         fields = opening(file).schema
         wanted = [i for i, name in enumerate(fields.names) if names is None or name in names]
-        if not wanted:
+        if not fields.names:
             return fields.empty_table()
+        wanted = wanted or [0]  # one column at least, which has the number of rows
 
         def open_reader(options: Any = None) -> Any:
             file.seek(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import pathlib
 
 import duckdb
@@ -31,10 +32,19 @@ def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.P
     with duckdb.connect("d.duckdb") as made:
         made.execute("CREATE SCHEMA census; CREATE TABLE people AS FROM 'd.csv'")
         made.execute("CREATE TABLE census.persons AS FROM 'd.csv'")
+    half = len(ROWS) // 2
+    for name, part in (("one", ROWS[:half]), ("two", ROWS[half:])):
+        (tmp_path / "parts" / f"half={name}").mkdir(parents=True)
+        text = "job;age\n" + "".join(f"{j};{a}\n" for a, j in part)
+        (tmp_path / "parts" / f"half={name}" / f"{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
     return tmp_path
 
 
 SOURCES = {
+    "a folder": ["--data", "parts"],
+    "a pattern": ["--data", "parts/*/*.csv.gz"],
+    "two files": ["--data", "parts/half=two/two.csv.gz", "--data", "parts/half=one/one.csv.gz"],
+    "an address": ["--data", "file://localhost/{folder}/parts"],
     "file": ["--data", "d.csv"],
     "out of core": ["--data", "d.csv", "--engine", "duckdb"],
     "database": ["--data", "d.duckdb", "--table", "people"],
@@ -46,7 +56,8 @@ SOURCES = {
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_source_gives_the_same_counts(name: str, folder: pathlib.Path) -> None:
-    assert execute(["run", "w.q", *SOURCES[name], "--rho", "1", "--noise", "none", "-o", "r"]) == 0
+    source = [option.format(folder=folder) for option in SOURCES[name]]
+    assert execute(["run", "w.q", *source, "--rho", "1", "--noise", "none", "-o", "r"]) == 0
     assert qc.load_release("r").marginal(("age", "job")).array == pytest.approx(EXACT)
 
 
@@ -55,6 +66,8 @@ MISTAKES = {
     "a table of a file": (["--data", "d.csv", "--table", "people"], "leave it out"),
     "no such table": (["--data", "d.duckdb", "--table", "peopel"], "did you mean 'people'?"),
     "an engine for something else": (["--data", "d.csv", "--engine", "database"], "use engine='auto' or"),
+    "the same file twice": (["--data", "d.csv", "--data", "./d.csv"], "its rows would count twice"),
+    "two databases": (["--data", "d.duckdb", "--data", "d.duckdb", "--table", "people"], "give --data once"),
     "no such engine": (["--data", "d.csv", "--engine", "abacus"], "engine cannot be 'abacus'"),
     "counts and a unit": (["--data", "cells.csv", "--count-column", "rows", "--unit", "job"], "cannot be used with"),
     "no such column of counts": (["--data", "cells.csv", "--count-column", "row"], "did you mean 'rows'?"),
@@ -98,3 +111,20 @@ def test_a_run_is_stopped_and_resumed(
     assert execute([*command, "--resume"]) == 0
     assert [e.release for e in qc.Ledger.open("l").entries] == ["r"]
     assert not pathlib.Path("r.unfinished").exists()
+
+
+def test_a_resumed_run_knows_all_files_of_its_data(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ["run", "w.q", "--data", "parts", "--rho", "1/2", "--ledger", "l", "-o", "r"]
+    assert execute(["ledger", "create", "l", "--rho", "1/2"]) == 0
+
+    def interrupted(self: Journal) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "remove", interrupted)
+        assert execute(command) != 0
+    late = folder / "parts" / "half=one" / "late.csv"
+    late.write_text("age,job\n1,x\n")
+    assert execute([*command, "--resume"]) == 2
+    late.rename(folder / "parts" / "half=one" / "_late.csv")
+    assert execute([*command, "--resume"]) == 0

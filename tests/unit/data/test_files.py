@@ -13,9 +13,11 @@ import pytest
 
 from qcompile.data import read
 from qcompile.data.curator.draft import draft
+from qcompile.data.datasets.find_parts import find_parts
 from qcompile.data.opening import open_data
 from qcompile.data.sources import columns, file_formats
 from qcompile.data.sources import parquet as parquet_files
+from qcompile.data.sources.parts import Part
 from qcompile.errors import DataError
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, Policy, Schema
 
@@ -50,9 +52,9 @@ DEFECTS = {
     "UTF-16 without BOM": (GOOD.decode().encode("utf-16-le"), "seems to be encoded in UTF-16"),
     "Latin-1": (GOOD + b"41,caf\xe9\n", "is not encoded in UTF-8"),
     "Latin-1 far down": (GOOD * 3000 + b"41,caf\xe9\n", "is not encoded in UTF-8"),
-    "semicolons": (GOOD.replace(b",", b";"), "seems to be separated by semicolons"),
-    "tabs": (GOOD.replace(b",", b"\t"), "seems to be separated by tabs"),
-    "bars": (GOOD.replace(b",", b"|"), "seems to be separated by vertical bars"),
+    "colons": (GOOD.replace(b",", b":"), "the first line names none of the schema's attributes"),
+    "commas and semicolons": (b"age,x;sex\n41,1;f\n", "lacks 1 of the 2 columns of the schema: 'sex'"),
+    "rows of another separator": (b"age,sex\n41;f\n", "could not be parsed as CSV"),
     "too many fields": (GOOD + b"4141,f,secret\n", "could not be parsed as CSV"),
     "too few fields": (GOOD + b"4141\n", "could not be parsed as CSV"),
     "open quote": (GOOD + b'41,"secret\n', "could not be parsed as CSV"),
@@ -62,7 +64,9 @@ DEFECTS = {
     "case everywhere": (b"AGE, SEX\n41,f\n", "has no column 'age', only one that differs in case or spaces"),
     "missing": (b"age,4141\n41,f\n", "lacks 1 of the 2 columns of the schema: 'sex'"),
     "binary": (bytes(range(256)), "is not encoded in UTF-8"),
-    "gzip": (gzip.compress(GOOD), "is compressed with gzip; decompress it"),
+    "half of a gzip file": (gzip.compress(GOOD)[:25], "is compressed with gzip, but damaged or unfinished"),
+    "a wrong check sum": (gzip.compress(GOOD)[:-6] + bytes(6), "is compressed with gzip, but damaged or unfinished"),
+    "gzip and more": (gzip.compress(GOOD) + b"secret", "is compressed with gzip, but damaged or unfinished"),
     "a spreadsheet": (b"PK\x03\x04" + bytes(100), "is a zip archive or a spreadsheet"),
     "mixed line ends": (b"age,sex\n41,f\r17,m\r\n", "could not be parsed as CSV"),
     "a quote that stays open": (b'age,sex\n41,"secret\n' + b"17,m\n" * 10**6, "could not be parsed as CSV"),
@@ -102,6 +106,12 @@ VARIANTS = {
     "order and extras": b"z,sex,Age,age\n?,f,NA,41\n,m,,17\n",
     "empty fields at the end": b"age,sex\n41,f,,,\n17,m\n",
     "duplicate extras": b"sex,z,z,age\nf,1,2,41\nm,1,2,17\n",
+    "gzip": gzip.compress(GOOD),
+    "gzip in two members": gzip.compress(GOOD[:12]) + gzip.compress(GOOD[12:]),
+    "semicolons": GOOD.replace(b",", b";"),
+    "tabs": GOOD.replace(b",", b"\t"),
+    "bars": GOOD.replace(b",", b"|"),
+    "semicolons and commas": b'"x,y";age;sex\n"1,2;";41;f\n3,4;17;m\n',
     "long fields": b'z,sex,age\n"' + b"x\n" * 50_000 + b'",f,41\n,m,17\n',
 }
 
@@ -223,14 +233,14 @@ def test_a_line_break_in_a_column_name_is_refused(name: str, end: str, tmp_path:
 def test_column_names(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "people.csv"
     path.write_bytes(b'\xef\xbb\xbfage,"a,b",age,\n1,2,3,4\n')
-    assert file_formats.read_names([path]) == ["age", "a,b", "age", ""]
+    assert file_formats.read_names(Part(path)) == ["age", "a,b", "age", ""]
     pq.write_table(pa.table([[1], [2]], names=["age", "two\nlines"]), tmp_path / "people.parquet")
-    assert file_formats.read_names([tmp_path / "people.parquet"]) == ["age", "two\nlines"]
+    assert file_formats.read_names(Part(tmp_path / "people.parquet")) == ["age", "two\nlines"]
 
 
 UNNAMED = {
     "utf16.csv": (GOOD.decode().encode("utf-16"), "is encoded in UTF-16; convert it to UTF-8"),
-    "gzip.csv": (gzip.compress(GOOD), "is compressed with gzip"),
+    "gzip.csv": (gzip.compress(GOOD)[:9], "is compressed with gzip, but damaged"),
     "latin.csv": (b"age,caf\xe9\n", "is not encoded in UTF-8"),
     "break.csv": (b'age,"a\rb"\n41,1\n', "the name of column 2 has a line break"),
     "empty.csv": (b"", "is empty"),
@@ -246,7 +256,7 @@ def test_column_names_of_a_file_that_has_none(name: str, tmp_path: pathlib.Path)
     raw, expected = UNNAMED[name]
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(DataError) as caught:
-        file_formats.read_names(file_formats.find_files(tmp_path / name))
+        file_formats.read_names(*find_parts(tmp_path / name))
     assert expected in str(caught.value)
     with pytest.raises(DataError) as drafted:
         draft(tmp_path / name)

@@ -24,8 +24,7 @@ from qcompile.data.datasets.database import redact_url
 from qcompile.data.opening import open_data
 from qcompile.data.sources.duckdb import connect_duckdb, read_memory_limit
 from qcompile.data.sources.engine_errors import quiet
-from qcompile.data.sources.file_formats import read_arrow
-from qcompile.data.sources.parquet import find_ceiling
+from qcompile.data.sources.parquet import find_ceiling, map_arrow_file
 from qcompile.errors import DataError, OptionError, QCompileError, SizeError
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, NumericDomain, Policy, Schema
 
@@ -79,7 +78,7 @@ def parts(folder: pathlib.Path, suffix: str) -> list[pathlib.Path]:
 def parquet_folder(folder: pathlib.Path) -> pathlib.Path:
     parts(folder, ".parquet")
     (folder / "_SUCCESS").touch()
-    (folder / "notes.txt").write_text("no table")
+    (folder / "_notes.txt").write_text("no table")
     (folder / ".part 9.parquet").write_bytes(b"left by a program that was killed")
     return folder
 
@@ -143,19 +142,19 @@ def problem(data: object, engine: str = "auto") -> str:
 
 def test_files_that_do_not_belong_together(tmp_path: pathlib.Path) -> None:
     csv, parquet, arrows = parts(tmp_path, ".csv"), parts(tmp_path, ".parquet"), parts(tmp_path, ".arrow")
-    assert problem([csv[0], parquet[0]]) == "the files are of several kinds, .csv and .parquet; give files of one kind"
+    kinds = f"the files are of several kinds: {csv[0]} is CSV, {parquet[0]} is Parquet; give files of one kind"
+    assert problem([csv[0], parquet[0]]) == kinds
     assert "no such file" in problem([csv[0], tmp_path / "none.csv"])
-    assert "is a directory; name" in problem([tmp_path])
-    csv[1].write_text("who,sex,pay,age\n")
-    assert "part 1.csv and " in problem(csv)
-    assert "differ in their header" in problem(csv)
-    pq.write_table(TABLE.set_column(2, "age", TABLE["age"].cast(pa.int8())), parquet[2])
-    assert "differ in their columns" in problem(parquet)
-    assert "differ in their columns" in problem(tmp_path)
-    feather.write_feather(TABLE.select(["age", "sex", "pay"]), arrows[1])
-    assert "differ in their columns" in problem(arrows)
+    assert "the files are of several kinds" in problem(tmp_path)
+    csv[1].write_text("who,sex,pay\n")
+    assert "part 1.csv lacks 1 of the 3 columns of the schema: 'age'" in problem(csv)
+    pq.write_table(TABLE.set_column(2, "age", TABLE["age"].cast(pa.string())), parquet[2])
+    assert "part 2.parquet and " in problem(parquet)
+    assert "differ in the type of column 'age', string and " in problem(parquet)
+    feather.write_feather(TABLE.select(["sex", "pay"]), arrows[1])
+    assert "part 1.arrow lacks 1 of the 3 columns" in problem(arrows)
     (tmp_path / "empty").mkdir()
-    assert "is a directory without .parquet files" in problem(tmp_path / "empty")
+    assert "is a directory without files to read" in problem(tmp_path / "empty")
     assert "cannot read data of type list" in problem([])
 
 
@@ -185,14 +184,19 @@ def test_compressed_files_take_no_more_memory_than_they_may(
             writer.write_table(table, max_chunksize=2**16)
     paths = [tmp_path / "a.arrow", tmp_path / "b.arrow"]
     before = pa.total_allocated_bytes()
-    assert read_arrow(paths, ["x"], before + 2**26).num_rows == 6 * 2**20
+
+    def read_all(some: list[pathlib.Path], ceiling: int) -> int:
+        tables = [map_arrow_file(path, ["x"], ceiling) for path in some]
+        return sum(table.num_rows for table in tables)
+
+    assert read_all(paths, before + 2**26) == 6 * 2**20
     for some in (paths, paths[:1]):
         ceiling = pa.total_allocated_bytes() + 10_000_000 * len(some)
         if compression is None:
-            assert read_arrow(some, ["x"], ceiling).num_rows == 3 * 2**20 * len(some)
+            assert read_all(some, ceiling) == 3 * 2**20 * len(some)
             continue
         with pytest.raises(SizeError, match=r"is compressed and takes more memory than may be used.*--max-memory"):
-            read_arrow(some, ["x"], ceiling)
+            read_all(some, ceiling)
     with open_data(paths, schema, engine="duckdb") as counts:
         assert counts.total == 6 * 2**20
 

@@ -61,7 +61,7 @@ ON_DISK = {
     "csv": ["t.csv"],
     "parquet": ["in/t.parquet"],
     "arrow": ["t.arrow"],
-    "folder": ["in/notes.txt", "in/t.parquet"],
+    "folder": ["in/t.parquet"],
     "list": ["in/t.parquet"],
     "text": ["t.csv"],
     "database": ["t.duckdb"],
@@ -73,7 +73,7 @@ def data(tmp_path: pathlib.Path) -> Iterator[dict[str, Any]]:
     """The same four rows as data of every kind that needs no server."""
     table = pa.table(VALUES)
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "notes.txt").write_text("not a table")
+    (tmp_path / "in" / "_notes.txt").write_text("not a table")
     (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in zip(*VALUES.values(), strict=True)))
     pq.write_table(table, tmp_path / "in" / "t.parquet")
     feather.write_feather(table, str(tmp_path / "t.arrow"))
