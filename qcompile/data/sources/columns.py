@@ -20,7 +20,8 @@ MAX_COLUMNS = 10_000
 """Columns of a file, used or not. DuckDB takes 5 s for so many, and three times as many take five times as long."""
 
 OPTIONAL = ("Array", "IsNan", "Unnest")
-"""Operations of Ibis that not all engines have. Those without `IsNan` have no not-a-number."""
+"""Operations of Ibis that not all engines have. An engine without `IsNan` has no not-a-number, or one that differs from
+itself."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,9 @@ class SourceTable:
 
         column = self.table[f"c{position}"]
         double = column.cast("float64")
-        if not (column.type().is_integer() or "IsNan" in self.lacks):
-            double = ibis.ifelse(double.isnan(), None, double)
+        if not column.type().is_integer():
+            is_nan = double != double if "IsNan" in self.lacks else double.isnan()
+            double = ibis.ifelse(is_nan, None, double)
         return ibis.ifelse(column.typeof().isin(["integer", "real"]), double, None) if self.loose else double
 
     def type_name(self, position: int) -> str:
