@@ -31,6 +31,9 @@ NETWORK = re.compile(
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|.*passw")
 """Addresses of databases. A Path has one stroke left of two."""
 
+USER = re.compile(r".*:.*@")
+"""What may have a password in it; the name of a file can be like that, too."""
+
 ALL_FILES = "; all files of a folder are data, but those whose names begin with _ or .: move it, or name a pattern"
 
 UNFINISHED = ".unfinished"
@@ -89,7 +92,7 @@ def _local_path(name: PathLike) -> Path:
             f"the data is at an address on a network ({scheme[1].lower()}), which is not read; download it and give "
             "its path, or read it with another library and pass the Arrow table"
         )
-    if ADDRESS.match(text):
+    if ADDRESS.match(text) or (USER.match(text) and _place(Path(name)) == "nothing"):
         raise DataError(
             "the data is the address of a database, but no table in it is named; add --table NAME, or pass "
             "Database(url, table)"

@@ -131,7 +131,7 @@ NUMBER = Attribute("a", NumericDomain((0.0, 1.0)))
         (NUMBER, [False], "type bool, but the schema declares numbers"),
         (NUMBER, [datetime.date(2020, 1, 1)], "type date32[day], but the schema declares numbers"),
         (TEXT, [b"0"], "type binary, but the schema declares text; convert the column"),
-        (TEXT, [["0"]], "type list<"),
+        (TEXT, [["0"]], "type list, but the schema declares text"),
         (MIXED, ["x"], "type string, but the schema declares numbers and text; write every label"),
         (MIXED, [0], "type int64, but the schema declares numbers and text; give all labels"),
         (INTEGER, pa.array([1], pa.duration("s")), "type duration[s], but"),
