@@ -249,6 +249,18 @@ def test_a_full_disk_is_a_typed_error_and_no_charge(step: str, size: int, tmp_pa
         assert Ledger.open(path).spent == 0
 
 
+def test_what_sqlite_refuses_at_creation_is_a_typed_error(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(ledger_file, "_fill", full)
+    with pytest.raises(StorageError, match=r"cannot write .*: database or disk is full; check the space on the disk"):
+        Ledger.create(tmp_path / "l", Budget(rho=1))
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_amount_is_shown_as_epsilon_at_the_delta_of_the_budget(tmp_path: pathlib.Path) -> None:
     ledger = Ledger.create(tmp_path / "l", Budget(epsilon=2, delta="1e-6"))
     ledger.charge(Budget(epsilon=1, delta="1e-6").rho)
