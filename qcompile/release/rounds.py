@@ -55,7 +55,7 @@ def read_history(
     """
     field = data.read_object("basis", "rounds")
     basis = field["basis"].read_choice(BASES)
-    history = History(basis, tuple(_read_round(r) for r in field["rounds"].read_list(least=1)))
+    history = History(basis, tuple(_read_round(r) for r in field["rounds"].read_list(least=int(whole))))
     _check_nodes(data, history, plan)
     data.build(lambda: _check_costs(history, plan, charge, noise, reference, whole))
     return history

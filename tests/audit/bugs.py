@@ -22,7 +22,7 @@ from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.privacy.noise.random_bytes import ByteSource, SeededSource
 from qcompile.privacy.noise.rounded_gaussian import ExactCenters
 from qcompile.privacy.noise.scale import Scale
-from qcompile.privacy.unit import PrivacyUnit
+from qcompile.privacy.unit import CountColumn, PrivacyUnit
 from qcompile.queries.schema import Schema
 from qcompile.release.values import NodeValues
 from qcompile.run import mechanisms, randomness
@@ -169,10 +169,9 @@ def stale_cost(plan: Plan) -> None:
     plan.scales(Fraction(1))
     for strategy in plan.strategies:
         assert isinstance(strategy, KroneckerStrategy)
-        for part in strategy.parts:
-            assert isinstance(part, MatrixPart)
-            # A copy: what other plans share with this one must not change.
-            object.__setattr__(part, "matrix", part.matrix * np.where(np.arange(part.columns) == 0, 1.5, 1.0))
+        larger = (p.written_out() * np.where(np.arange(p.columns) == 0, 1.5, 1.0) for p in strategy.parts)
+        # New parts: what other plans share with this one must not change.
+        strategy.parts = tuple(MatrixPart(p.axes, p.shape, m) for p, m in zip(strategy.parts, larger, strict=True))
 
 
 def rows_forgotten(patch: Patch) -> None:
@@ -194,7 +193,7 @@ def charged_as_added(patch: Patch) -> None:
 def drop_forgotten(patch: Patch) -> None:
     """The number of rows is held to be public although a replaced row may be one that is dropped."""
 
-    def of(neighbours: str, contributions: int, schema: Schema) -> PrivacyUnit:
+    def of(neighbours: str, contributions: int, schema: Schema, counted: CountColumn | None = None) -> PrivacyUnit:
         return PrivacyUnit(neighbours=neighbours, contributions=contributions, fixed_rows=True)
 
     patch.setattr(PrivacyUnit, "of", staticmethod(of))

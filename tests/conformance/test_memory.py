@@ -22,10 +22,12 @@ PEAK = 400 * 10**6
 def limited(folder: pathlib.Path, *arguments: str) -> tuple[int, str, str, int]:
     """Exit code, stdout, stderr and peak memory of a command in a process of limited address space."""
     measure = (
-        "import resource, sys; from qcompile.cli.app import execute\n"
+        "import re, resource, sys; from qcompile.cli.app import execute\n"
         f"resource.setrlimit(resource.RLIMIT_AS, ({SPACE}, {SPACE}))\n"
         "code = execute(sys.argv[1:])\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=open('peak', 'w'))\n"
+        # Not ru_maxrss, which begins with the memory of the process that started this one.
+        "peak = re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]\n"
+        "print(peak, file=open('peak', 'w'))\n"
         "sys.exit(code)"
     )
     done = subprocess.run(

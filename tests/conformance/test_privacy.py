@@ -422,7 +422,7 @@ def test_noise_is_the_same_for_any_number_of_threads(workers: int | None, monkey
     for y, z in zip(one.values, other.values, strict=True):
         np.testing.assert_array_equal(y, z)
     total = len([c for c in plan.closure.class_of if c >= 0])
-    assert steps == [("measuring", i, total) for i in range(1, total + 1)]
+    assert steps == [("reading", 0, 0), *(("measuring", i, total) for i in range(1, total + 1))]
 
 
 def test_rows_of_a_unit_are_cut_before_they_count() -> None:

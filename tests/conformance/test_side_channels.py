@@ -107,7 +107,7 @@ def written(path: pathlib.Path) -> Any:
 def spent(path: pathlib.Path) -> Any:
     if not path.exists():
         return None
-    return [(e.number, {**vars(e.charge), "time": ""}, e.release) for e in Ledger.open(path).entries]
+    return [(e.number, {**vars(e.charge), "time": "", "folder": ""}, e.release) for e in Ledger.open(path).entries]
 
 
 def both(

@@ -16,7 +16,7 @@ import qcompile as qc
 from qcompile.api import compile
 from qcompile.cli.app import execute
 from qcompile.cli.output import workload_text
-from qcompile.privacy.ledger.sqlite_file import _SEALS
+from qcompile.privacy.ledger.sqlite_file import triggers_sql
 from qcompile.queries.factors import Marginal, Matrix, Predicate, Prefix
 from qcompile.queries.schema import Attribute, CategoryDomain, IntegerDomain, Policy, Schema
 from qcompile.queries.workload import Family, Workload
@@ -73,9 +73,9 @@ def forge_ledger(path: pathlib.Path) -> None:
         for (name,) in triggers:
             connection.execute(f"DROP TRIGGER {name}")
         connection.execute("UPDATE facts SET value = value || ? WHERE name IN ('budget', 'time', 'version')", [EVIL])
-        for column in ("time", "budget", "mechanism", "noise", "plan", "version", "release", "content"):
+        for column in ("time", "budget", "mechanism", "noise", "plan", "version", "release", "content", "folder"):
             connection.execute(f"UPDATE entries SET {column} = ? || {column}", [EVIL])
-        connection.executescript(_SEALS)
+        connection.executescript(triggers_sql(2))
         connection.commit()
 
 
