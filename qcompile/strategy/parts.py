@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from qcompile.errors import IntegrityError
 from qcompile.lattice.gram import Gram
 from qcompile.lattice.projection import Projection, is_uniform
 from qcompile.queries.factors.base import CHUNK, OneAttribute
@@ -305,15 +306,18 @@ class ResidualPart(Part):
       axes: the axis.
       shape: its size.
       factor: finite and > 0.
+
+    Raises:
+      IntegrityError: several axes, a single cell, or another factor.
     """
 
     factor: float = 1.0
 
     def __post_init__(self) -> None:
         if len(self.axes) != 1 or self.columns < 2:
-            raise ValueError("a residual basis has one axis of at least two cells")
+            raise IntegrityError("a residual basis has one axis of at least two cells")
         if not 0 < self.factor < math.inf:
-            raise ValueError("the factor of a residual basis is finite and > 0")
+            raise IntegrityError("the factor of a residual basis is finite and > 0")
 
     def moved(self, axes: Sequence[int]) -> ResidualPart:
         """See `Part.moved`."""

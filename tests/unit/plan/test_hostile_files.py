@@ -465,6 +465,31 @@ CLAIMS: dict[str, Callable[[dict[str, Any]], None]] = {
 }  # fmt: skip
 
 
+FORGED_PARTS: list[dict[str, Any]] = [
+    {"axes": [0, 1]},
+    {"axes": [1]},
+    {"residual": 0},
+    {"residual": -1.0},
+    {"matrix": ""},
+]
+
+
+@pytest.mark.parametrize("part", FORGED_PARTS, ids=str)
+def test_a_forged_residual_basis_is_refused(part: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "p.plan"
+    compile("schema { a : integer 0..1 clip }\nworkload { m : marginal(a) }").save(path)
+    load_plan(path)
+
+    def forge(document: dict[str, Any]) -> None:
+        (found,) = (s for s in document["solutions"] if s["strategy"].get("shape") == [2])
+        assert found["strategy"]["parts"] == [{"axes": [0], "residual": 1.0}]
+        found["strategy"]["parts"][0].update(part)
+
+    rewrite(path, edit(members(path), forge))
+    with pytest.raises(StorageError):
+        load_plan(path)
+
+
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_a_forged_plan_is_refused(claim: str, saved: pathlib.Path) -> None:
     rewrite(saved, edit(members(saved), CLAIMS[claim]))

@@ -186,7 +186,5 @@ def test_a_release_with_gaussian_accounting_of_other_noise_is_refused(tmp_path: 
     """Its charge would be above what its epsilon and delta allow."""
     qc.compile(SOURCE).run({"a": [0], "b": ["x"]}, Budget(rho="1/8"), noise="opendp").save(tmp_path / "r")
     rewrite(tmp_path / "s", edit(members(tmp_path / "r"), _state(accounting="gaussian")))
-    with pytest.raises(
-        StorageError, match=r"provenance\.budget must be a statement that follows"
-    ):
+    with pytest.raises(StorageError, match=r"provenance\.budget must be a statement that follows"):
         qc.load_release(tmp_path / "s")
