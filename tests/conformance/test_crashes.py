@@ -89,8 +89,11 @@ def check_draws(killed: dict[str, Any], again: dict[str, Any]) -> None:
 
 MECHANISMS = ["batch", "adaptive"]
 
+SOME = ["batch", pytest.param("adaptive", marks=pytest.mark.slow)]
+"""An adaptive run takes the same steps; `test_at_random_moments` always kills it, too."""
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+
+@pytest.mark.parametrize("mechanism", SOME)
 def test_before_and_after_every_step(mechanism: str, plan_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
     found = kills(plan_file, tmp_path, "steps", mechanism, "ledger")
     assert len(found) == 34
@@ -117,7 +120,7 @@ def test_at_random_moments(mechanism: str, plan_file: pathlib.Path, tmp_path: pa
         check(kill)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", SOME)
 def test_a_seeded_run_that_is_resumed_is_the_run_that_was_not_stopped(
     mechanism: str, plan_file: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -101,7 +101,13 @@ def test_units_that_cannot_be_told_apart_are_refused(dialect: str) -> None:
     assert connection.queries == []
 
 
-@pytest.mark.parametrize("dialect", [*PLAIN, *LISTS])
+QUICK = ("sqlite", "mysql", "postgres")
+"""Databases whose queries are written by every run of the tests; those of the others are slow, as they are alike."""
+
+
+@pytest.mark.parametrize(
+    "dialect", [pytest.param(d, marks=() if d in QUICK else pytest.mark.slow) for d in (*PLAIN, *LISTS)]
+)
 def test_every_query_can_be_written_for_every_database(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scans, "plan_unions", partial(plan_unions, limit=1))
     for reading in READINGS.values():
