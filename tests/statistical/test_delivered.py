@@ -162,6 +162,7 @@ def test_every_released_cell_is_noisy_and_a_multiple_of_the_grid() -> None:
     """opendp#414, smartnoise-sdk#317: empty cells too; the grid is the declared one, and values use its last bit."""
     plan, budget = compiled("prefix"), Budget(rho="1/49")
     release = plan.run(zeros(plan), budget)
+    without = 0
     for node, m in zip(
         (i for i, c in enumerate(plan.closure.class_of) if c >= 0), plan.measurements(budget), strict=True
     ):
@@ -169,9 +170,10 @@ def test_every_released_cell_is_noisy_and_a_multiple_of_the_grid() -> None:
         steps = values / m.grid
         assert (steps == np.rint(steps)).all()
         assert release.values[node].dtype == np.int64
-        assert (steps != 0).mean() > 0.9
+        without += int((steps == 0).sum())
         if values.size > 10:
             assert (steps % 2 == 1).any()
+    assert without <= 3  # a tenth of a number is to be expected, of 25
     assert (release.marginal(("a", "b")).array != 0).all()
     assert (release.marginal(("a", "b")).std_error > 0).all()
 
