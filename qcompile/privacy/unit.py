@@ -71,6 +71,11 @@ class CountColumn:
         return column
 
     @property
+    def charged_unit(self) -> str | None:
+        """The privacy unit of a charge where it is a unit of this column; None where it is a row of the data."""
+        return str(self) if self.most is None else None
+
+    @property
     def size(self) -> Fraction:
         """The step, in counts."""
         return Fraction(1) if self.step is None else self.step

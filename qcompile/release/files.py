@@ -98,6 +98,17 @@ def load_release(path: str | Path) -> Release:
     return Release(plan, provenance, scales, tuple(values) if isinstance(measured, dict) else values, history)
 
 
+def stated_plan_hash(path: str | Path) -> str:
+    """The hash of the plan as a release file states it; the formats 1 and 2 state that of a plan in their own form.
+
+    Raises:
+      StorageError: it is no release.
+    """
+    with archive.Archive.open(path, KIND, VERSION, OLDEST) as file:
+        terms = Field(file.document).read_mapping().get("provenance", Field(None)).read_mapping()
+    return terms.get("plan_hash", Field(None)).read_text()
+
+
 def _read(file: archive.Archive) -> tuple[archive.Arrays, archive.Arrays]:
     """The plan's arrays, and the measurements: of a large file each of these when it is looked up."""
     if sum(map(file.size, file.names)) > IN_MEMORY:

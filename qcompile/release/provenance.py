@@ -71,6 +71,12 @@ class Provenance:
         """
         return CountColumn.of(self.count_column, self.max_count, self.count_step)
 
+    @property
+    def charged_unit(self) -> str | None:
+        """The unit that a ledger notes with the charge: a column of ids, or each unit of a column of counts."""
+        counted = self.counted
+        return self.unit if counted is None else counted.charged_unit or self.unit
+
     def data(self) -> dict[str, Any]:
         """The terms as plain data: fractions as text, tuples as lists; nothing of counts where there are none."""
         terms = {name: str(v) if isinstance(v, Fraction) else v for name, v in asdict(self).items()}

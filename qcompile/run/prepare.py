@@ -125,14 +125,14 @@ def _charge(plan: Plan, budget: Budget, document: PlanDocument, options: RunOpti
     """The entry of the ledger, without its time."""
     request = ", ".join(f"{name} {value}" for name, value in budget.request.items())
     counted = options.counted
-    by_unit = counted is not None and counted.most is None  # losses of these and of rows of the data do not add up
+    by_unit = None if counted is None else counted.charged_unit  # losses of these and of rows do not add up
     rows = "" if counted is None or by_unit else f", rows count for {counted}"
     return Charge(
         rho=budget.charge(options.accounting),
         budget=f"{request} ({options.accounting}){rows}",
         neighbours=plan.options.neighbours,
         contributions=plan.options.contributions,
-        unit=str(counted) if by_unit else options.unit,
+        unit=by_unit or options.unit,
         mechanism=options.mechanism,
         noise=options.noise,
         plan=document.hash,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qcompile.privacy.ledger.charges import Entry
 from qcompile.privacy.ledger.snapshot import Snapshot
 from qcompile.privacy.ledger.verify import verify_ledger
-from qcompile.release.files import KIND, load_release
+from qcompile.release.files import KIND, load_release, stated_plan_hash
 from qcompile.release.provenance import Provenance
 from qcompile.run.unfinished import TERMS
 from qcompile.support import archive
@@ -112,7 +112,8 @@ def _holds(folder: Path, run: str) -> bool:
 
 
 def _check_release(snapshot: Snapshot, path: Path) -> PaidRelease:
-    terms = load_release(path).provenance
+    # A ledger noted the plan as the file states it, also where reading an old format restates it.
+    terms = replace(load_release(path).provenance, plan_hash=stated_plan_hash(path))
     content = archive.stated_hash(path, KIND)
     for entry in snapshot.entries:
         if entry.content == content:
@@ -136,7 +137,7 @@ def _differences(entry: Entry, terms: Provenance) -> list[str]:
         "plan": (charge.plan, terms.plan_hash),
         "neighbours": (charge.neighbours, terms.neighbours),
         "contributions": (charge.contributions, terms.contributions),
-        "unit": (charge.unit, terms.unit),
+        "unit": (charge.unit, terms.charged_unit),
         "mechanism": (charge.mechanism, terms.mechanism),
         "noise": (charge.noise, terms.noise),
     }

@@ -17,9 +17,12 @@ from qcompile.cli.app import execute
 from qcompile.errors import StorageError
 from qcompile.privacy.ledger.charges import Charge
 from qcompile.privacy.ledger.ledger import Ledger
+from qcompile.release.files import KIND
 from qcompile.run import execute as executing
 from qcompile.run.unfinished import TERMS, folder_of
 from qcompile.run.verification import verify
+from qcompile.support.archive import stated_hash
+from tests.unit.plan.test_files import members
 
 FORMAT_1 = pathlib.Path(__file__).parents[2] / "formats/ledger-1.ledger"
 DATA = {"a": [0, 1, 1]}
@@ -166,6 +169,33 @@ def test_a_release_must_have_its_entry_with_the_same_terms(
     )
     with pytest.raises(StorageError):
         verify(ledger.path, tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("most", [None, 5])
+def test_a_release_of_counts_was_paid_for_by_its_charge(
+    most: int | None, plan: qc.Plan, tmp_path: pathlib.Path
+) -> None:
+    """The ledger notes each unit of the column as the privacy unit; the release states the column."""
+    made = Ledger.create(tmp_path / "l", qc.Budget(rho=1))
+    counts: dict[str, Any] = {"count_column": "n", "max_count": most}
+    plan.run({"a": [0, 1], "n": [2, 3]}, BUDGET, ledger=made, output=tmp_path / "x", **counts)
+    (release,) = verify(made.path, tmp_path / "x").releases
+    assert (release.entry, release.problems) == (1, ())
+    edit(made, "DROP TRIGGER entries_stay", "UPDATE entries SET unit = 'another'")
+    (release,) = verify(made.path, tmp_path / "x").releases
+    assert "entry 1 was charged with unit another" in release.problems[0]
+
+
+@pytest.mark.parametrize("version", ["1", "2", "3", "6"])
+def test_a_release_of_an_old_format_was_paid_for_by_its_charge(version: str, tmp_path: pathlib.Path) -> None:
+    """Its entry has the hash of the plan as it was in that format."""
+    path = FORMAT_1.with_name(f"release-{version}.release")
+    terms = json.loads(members(path)["document.json"])["provenance"]
+    made = Ledger.create(tmp_path / "l", qc.Budget(rho=1))
+    charge = Charge(rho=Fraction(terms["charge"]), plan=terms["plan_hash"], mechanism="batch", noise=terms["noise"])
+    made.record(made.charge(charge), path.name, stated_hash(path, KIND))
+    (release,) = verify(made.path, path).releases
+    assert (release.entry, release.problems) == (1, ())
 
 
 def test_a_release_that_could_not_be_noted_is_matched_by_its_name_and_terms(
