@@ -130,7 +130,24 @@ def _amount(text: str) -> Fraction:
     return value
 
 
+_NUMBERS, _NULLABLE = ("number", "contributions"), ("unit", "dataset", "release", "content")
+"""Columns with whole numbers, and columns that may be NULL; all others hold text."""
+
+
+def _require_types(row: dict[str, Any]) -> None:
+    """Refuse what SQLite takes in any column, and no charge writes: bytes, numbers for text, NULL.
+
+    Raises:
+      ValueError: a value has another type than its column.
+    """
+    for name, value in row.items():
+        fits = type(value) is (int if name in _NUMBERS else str)
+        if not (fits or (value is None and name in _NULLABLE)):
+            raise ValueError(f"{name} has another type")
+
+
 def _entry(row: dict[str, Any]) -> Entry:
+    _require_types(row)
     charged = {name: row.pop(name) for name in (*_COLUMNS, *_LATER) if name in row}
     if str(charged["budget"]).startswith("mu ") and not has_gaussian_curve(charged["mechanism"], charged["noise"]):
         charged["budget"] = f"rho {charged['rho']} (zcdp)"  # earlier versions took mu where it does not hold

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from qcompile.errors import BudgetError, OverspendError
-from qcompile.privacy.accounting import epsilon_from_rho
+from qcompile.privacy.accounting import epsilon_from_rho, exact_delta
 from qcompile.privacy.budget import USUAL_DELTA, has_gaussian_curve, without_mu
 from qcompile.privacy.exact_numbers import amount_text, finite, rounded_text
 from qcompile.privacy.ledger import charges
@@ -46,7 +46,10 @@ class Snapshot:
         """
         found = read_facts(connection)
         try:
-            return Snapshot(found, charges.read_entries(connection), finite("rho", found["rho"]))
+            _require_facts(found)
+            snapshot = Snapshot(found, charges.read_entries(connection), finite("rho", found["rho"]))
+            _ = snapshot.unit, snapshot.delta  # are read from texts
+            return snapshot
         except (ValueError, LookupError):  # a BudgetError is a ValueError
             raise damage_error(path) from None
 
@@ -87,7 +90,7 @@ class Snapshot:
     def delta(self) -> Fraction:
         """The delta of the budget as it was asked for, or the usual one."""
         stated = re.search(r"at delta (\S+) \(", self.facts.get("budget", ""))
-        return USUAL_DELTA if stated is None else finite("delta", stated[1])
+        return USUAL_DELTA if stated is None else exact_delta(stated[1])
 
     def epsilon_text(self, rho: Fraction, *, up: bool) -> str:
         """An amount of this ledger as epsilon at its delta, in six digits.
@@ -128,6 +131,20 @@ class Snapshot:
                 )
         if charge.rho > self.remaining:
             raise OverspendError(_overspend_message(path, charge.rho, self.remaining), charge.rho, self.remaining)
+
+
+_REQUIRED, _OPTIONAL = ("rho", "budget", "version", "time"), ("neighbours", "contributions", "dataset", "mu")
+
+
+def _require_facts(found: Mapping[str, str]) -> None:
+    """Refuse facts that are missing, or are no text: SQLite takes anything in any column.
+
+    Raises:
+      ValueError: one is.
+    """
+    stated = [found.get(name) for name in _REQUIRED] + [found[name] for name in _OPTIONAL if name in found]
+    if not all(type(value) is str for value in stated):
+        raise ValueError("a fact is missing, or is no text")
 
 
 def _is_counted(*units: str | int | None) -> bool:

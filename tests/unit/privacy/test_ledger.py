@@ -343,6 +343,33 @@ def test_amounts_that_were_tampered_with_are_refused(value: str, ledger: Ledger)
         ledger.charge("1/4")
 
 
+@pytest.mark.parametrize("table", ["facts", "entries"])
+@pytest.mark.parametrize("value", [b"abc", "x", None, "epsilon 1 at delta 7 (zcdp)"])
+def test_values_that_no_charge_has_written_are_a_typed_error(value: Any, table: str, ledger: Ledger) -> None:
+    """SQLite takes any type in any column; what is read is what was once written, or the ledger is damaged."""
+    ledger.charge("1/2")
+    whole = ledger.path.read_bytes()
+    names = ["budget", "contributions", "time"] if table == "facts" else ["budget", "contributions", "content", "plan"]
+    for name in names:
+        connection = sqlite3.connect(ledger.path, isolation_level=None)
+        for trigger in ("facts_closed", "facts_stay", "facts_remain", "entries_stay"):
+            connection.execute(f"DROP TRIGGER {trigger}")
+        try:
+            if table == "facts":
+                connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+            else:
+                connection.execute(f"UPDATE entries SET {name} = ?", (value,))
+        except sqlite3.IntegrityError:
+            assert value is None
+        connection.close()
+        for command in ("show", "verify"):
+            assert execute(["ledger", command, str(ledger.path)]) in (0, 2)
+        if isinstance(value, bytes) or (name == "contributions" and value is not None):
+            with pytest.raises(StorageError, match="damaged"):
+                ledger.charge("1/4")
+        ledger.path.write_bytes(whole)
+
+
 def test_another_format_is_refused(ledger: Ledger) -> None:
     connection = sqlite3.connect(ledger.path)
     connection.execute("PRAGMA user_version = 99")

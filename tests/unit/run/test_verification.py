@@ -109,14 +109,14 @@ TAMPERED: dict[str, tuple[list[str], str]] = {
     "a row that cannot be": (
         [
             "PRAGMA writable_schema = ON",
-            "UPDATE sqlite_master SET sql = replace(sql, 'noise TEXT NOT NULL', 'noise TEXT') WHERE name = 'entries'",
+            "UPDATE sqlite_master SET sql = replace(sql, 'value TEXT NOT NULL', 'value TEXT') WHERE name = 'facts'",
             "PRAGMA writable_schema = RESET",
-            "DROP TRIGGER entries_stay",
-            "UPDATE entries SET noise = NULL WHERE number = 2",
+            "DROP TRIGGER facts_closed",
+            "INSERT INTO facts VALUES ('another', NULL)",
             "PRAGMA writable_schema = ON",
-            "UPDATE sqlite_master SET sql = replace(sql, 'noise TEXT', 'noise TEXT NOT NULL') WHERE name = 'entries'",
+            "UPDATE sqlite_master SET sql = replace(sql, 'value TEXT', 'value TEXT NOT NULL') WHERE name = 'facts'",
         ],
-        "the file is damaged: NULL value in entries.noise",
+        "the file is damaged: NULL value in facts.value",
     ),
 }
 
