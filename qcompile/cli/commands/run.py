@@ -115,11 +115,12 @@ def run(
         return
     source = _source_of(data or [], table)
     _require_targets(plan_file, data or [], output, ledger)
-    with prepared.open(source) as opened:
+    # The explanation comes last: what is not paid for is removed when the run is closed.
+    with _explain_interruption(prepared.options), prepared.open(source) as opened:
         _print_run(prepared, budget, verbose)
         if confidential:
             _diagnose(prepared, source)
-        with phases() as step, _explain_interruption(prepared.options):
+        with phases() as step:
             opened.execute(step, confidential_progress=True)  # shown on a terminal only
     if resume:
         message("note: the run was resumed; earlier charges and measurements were not repeated")

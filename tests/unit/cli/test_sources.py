@@ -11,6 +11,7 @@ import pytest
 
 import qcompile as qc
 from qcompile.cli.app import execute
+from qcompile.run.execute import OpenRun
 from qcompile.run.journal import Journal
 
 WORKLOAD = """
@@ -111,6 +112,25 @@ def test_a_run_is_stopped_and_resumed(
     assert execute([*command, "--resume"]) == 0
     assert [e.release for e in qc.Ledger.open("l").entries] == ["r"]
     assert not pathlib.Path("r.unfinished").exists()
+
+
+def test_a_run_that_is_stopped_before_its_charge_leaves_nothing_to_resume(
+    folder: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["run", "w.q", "--data", "d.csv", "--rho", "1/2", "--ledger", "l", "-o", "r"]
+    assert execute(["ledger", "create", "l", "--rho", "1/2"]) == 0
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenRun, "_count", interrupted)
+        assert execute(command) == 130
+    err = capsys.readouterr().err
+    assert "--resume" not in err
+    assert "see it with: qcompile ledger show l" in err
+    assert not pathlib.Path("r.unfinished").exists()
+    assert execute(command) == 0
 
 
 def test_a_resumed_run_knows_all_files_of_its_data(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
