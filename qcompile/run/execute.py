@@ -186,9 +186,9 @@ class OpenRun:
             progress("reading", 0, 0)
             shown = partial(progress, "reading") if confidential_progress else ignore_progress
             counts = self._count(stack, charge, shown)
+            self.reservation.free_measurements()  # before the charge, which needs space of its own on a full disk
             entry = _spend(ledger, charge, place.journal)
             with _explain_spent(entry, place.journal):
-                self.reservation.free_measurements()
                 release = run.mechanism.draw(run.terms, counts, place.journal, progress)
                 self.reservation.free_release()
                 return publish(release, run.document, place, ledger, entry, progress)

@@ -89,16 +89,24 @@ class Reservation:
     path: Path | None = None
 
     def free_measurements(self) -> None:
-        """Give back the space of the measurements, to their files."""
+        """Give back the space of the measurements, to their files and to the notes of the charge.
+
+        Raises:
+          StorageError: the file that holds it cannot be made smaller.
+        """
         self._shrink(self.space.release)
 
     def free_release(self) -> None:
-        """Give back all space, to the release."""
+        """Give back all space, to the release; errors as of `free_measurements`."""
         self._shrink(0)
 
     def _shrink(self, size: int) -> None:
-        if self.path is not None:
+        if self.path is None:
+            return
+        try:
             os.truncate(self.path, size)
+        except OSError as e:
+            raise StorageError(f"cannot give back the space of {shorten(self.path)}: {e.strerror or e}") from None
 
 
 @contextmanager

@@ -111,6 +111,36 @@ def test_space_that_is_not_held_is_not_given_back() -> None:
     assert reservation.path is None
 
 
+def test_the_charge_finds_space_on_a_disk_that_is_full_with_it(
+    plan: qc.Plan, ledger: Ledger, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger's own journal and the note of the charge take space, too."""
+    held, charge = folder_of(tmp_path / "x") / "release.part.space", Ledger.charge
+    sizes = list[int]()
+
+    def measured(*arguments: Any) -> int:
+        sizes.append(held.stat().st_size)
+        return charge(*arguments)
+
+    monkeypatch.setattr(Ledger, "charge", measured)
+    prepared = qc.prepare(plan, BUDGET, ledger=ledger, output=tmp_path / "x")
+    space = required_space(prepared.plan, prepared.document, prepared.options)
+    prepared.execute(DATA)
+    assert sizes == [space.release]
+    assert space.release < space.total
+
+
+def test_space_that_cannot_be_given_back_is_a_typed_error(
+    plan: qc.Plan, ledger: Ledger, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "truncate", is_full)
+        with pytest.raises(StorageError, match=r"cannot give back the space of .*: No space left"):
+            plan.run(DATA, BUDGET, ledger=ledger, output=tmp_path / "x")
+    assert ledger.spent == 0
+    assert [p.name for p in tmp_path.iterdir()] == ["l"]
+
+
 def test_a_run_that_is_paid_for_is_resumed_on_a_full_disk(
     plan: qc.Plan, ledger: Ledger, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
