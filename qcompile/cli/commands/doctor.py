@@ -27,8 +27,10 @@ DEPENDENCIES = {
     "scs": "scs",
     "python-flint": "flint",
     "pyarrow": "pyarrow",
+    "pyarrow-hotfix": "pyarrow_hotfix",
     "ibis-framework": "ibis",
     "duckdb": "duckdb",
+    "packaging": "packaging",
     "typer": "typer",
     "rich": "rich",
 }

@@ -214,6 +214,7 @@ def _require_targets(plan_file: str, data: list[str], output: str | None, ledger
 
 def _size_text(prepared: PreparedRun) -> str:
     from qcompile.support.arrays import bytes_text
+    from qcompile.support.text import plural
 
     size, options = prepared.prediction, prepared.options
     low, high = size.sigma
@@ -222,4 +223,6 @@ def _size_text(prepared: PreparedRun) -> str:
     if size.draws is None:
         how = f"reference {options.reference}, {options.basis} basis, noise scale at least {low:.5g}"
         return f"round by round, candidate marginals: {size.nodes:,}; {how}; {takes}"
-    return f"{size.draws:,} measurements on {size.nodes:,} nodes, noise scale {low:.5g} to {high:.5g}; {takes}"
+    measured = f"{plural(size.draws, 'measurement')} on {plural(size.nodes, 'node')}"
+    scale = f"{low:.5g}" if low == high else f"{low:.5g} to {high:.5g}"
+    return f"{measured}, noise scale {scale}; {takes}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import importlib.metadata
 import io
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import subprocess
@@ -264,6 +266,18 @@ def test_doctor_asks_java_for_its_version(
     for check in ("_noise", "_pipeline", "_ledger"):
         monkeypatch.setattr(doctor_command, check, lambda: "")
     assert state in good(capsys, "doctor")[0]
+
+
+def test_one_measurement_is_one(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.q").write_text("schema { a : integer 0..4 clip } workload { t : total }")
+    out = good(capsys, "run", str(tmp_path / "t.q"), "--rho", "1/2", "--dry-run")[0]
+    assert "1 measurement on 1 node, noise scale 1;" in out
+
+
+def test_doctor_checks_every_dependency() -> None:
+    needed = importlib.metadata.requires("qcompile") or []
+    names = {re.split(r"[^A-Za-z0-9_-]", text)[0] for text in needed if "extra ==" not in text}
+    assert names == set(doctor_command.DEPENDENCIES)
 
 
 def test_doctor_finds_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
