@@ -17,12 +17,13 @@ from qcompile.cli.app import execute
 from qcompile.errors import StorageError
 from qcompile.privacy.ledger.charges import Charge
 from qcompile.privacy.ledger.ledger import Ledger
+from qcompile.release import files
 from qcompile.release.files import KIND
 from qcompile.run import execute as executing
 from qcompile.run.unfinished import TERMS, folder_of
 from qcompile.run.verification import verify
 from qcompile.support.archive import stated_hash
-from tests.unit.plan.test_files import members
+from tests.unit.plan.test_files import members, rewrite
 
 FORMAT_1 = pathlib.Path(__file__).parents[2] / "formats/ledger-1.ledger"
 DATA = {"a": [0, 1, 1]}
@@ -196,6 +197,21 @@ def test_a_release_of_an_old_format_was_paid_for_by_its_charge(version: str, tmp
     made.record(made.charge(charge), path.name, stated_hash(path, KIND))
     (release,) = verify(made.path, path).releases
     assert (release.entry, release.problems) == (1, ())
+
+
+def test_measurements_of_a_large_release_are_verified(
+    plan: qc.Plan, ledger: Ledger, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hash is that of what its manifest lists: the measurements must be what the manifest says."""
+    plan.run(DATA, BUDGET, ledger=ledger, dataset="survey", output=tmp_path / "x")
+    contents = members(tmp_path / "x")
+    name = next(n for n in contents if n.startswith("measured"))
+    changed = contents[name][:-1] + bytes([contents[name][-1] ^ 1])
+    rewrite(tmp_path / "y", {**contents, name: changed})
+    monkeypatch.setattr(files, "IN_MEMORY", 0)
+    assert verify(ledger.path, tmp_path / "x").is_sound
+    with pytest.raises(StorageError, match="has the wrong hash"):
+        verify(ledger.path, tmp_path / "y")
 
 
 def test_a_release_that_could_not_be_noted_is_matched_by_its_name_and_terms(
