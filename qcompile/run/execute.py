@@ -131,10 +131,16 @@ class PreparedRun:
         limits = {"max_memory": o.max_memory, "workers": o.workers}
         with (
             claim(o, self._shared_terms(dataset), self.mechanism.check) as place,
-            reserve(place.file, required_space(self.plan, self.document, o), paid=place.is_paid) as reservation,
+            reserve(place.file, required_space(self.plan, self.document, o), paid=self._is_paid(place)) as reservation,
             dataset.open(self.plan.workload.schema, reading, engine=o.engine, **limits) as opened,
         ):
             yield OpenRun(self, place, opened, reservation)
+
+    def _is_paid(self, place: Place) -> bool:
+        """True for a resumed run that is charged, also where it was killed before it could note that."""
+        if place.is_paid or place.journal is None or self.ledger is None or not self.options.resume:
+            return place.is_paid
+        return self.ledger.entry_of(place.journal.run) is not None
 
     def _require_fitting(self, dataset: Dataset) -> None:
         """Refuse counts in a run that was prepared to leave rows out: the release would say that it did."""

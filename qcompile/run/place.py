@@ -102,7 +102,7 @@ def finished_release(journal: Journal | None, ledger: Ledger | None) -> Release 
     content = ledger.entry(journal.charged, journal.run).content
     if content is None:
         return None
-    if archive.stated_hash(journal.target, KIND) != content:
+    if not _is_published(journal.target, content):
         raise StorageError(
             f"{journal.target} is not the release that the run in {journal.folder} has written; look for it under "
             f"{journal.target.name}.1 and so on, and delete the folder"

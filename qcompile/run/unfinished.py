@@ -135,7 +135,7 @@ def _resume(target: Path, terms: Mapping[str, Any], check: Callable[[Journal], o
             failed.pop_all()
     except StorageError:
         raise
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         raise StorageError(
             f"{folder} is damaged, so the run cannot be resumed; what it charged is spent: delete the folder, and run "
             "anew"

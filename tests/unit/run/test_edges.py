@@ -175,16 +175,19 @@ def test_a_run_that_was_killed_before_tidying_up_is_finished(
     assert not (tmp_path / "x.1").exists()
 
 
-def test_a_release_that_was_replaced_is_not_taken_for_the_run_s_own(
+def test_a_release_that_was_moved_or_replaced_is_not_taken_for_the_run_s_own(
     plan: qc.Plan, ledger: Ledger, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "remove", stop)
         with pytest.raises(Stopped):
             plan.run(DATA, BUDGET, ledger=ledger, output=tmp_path / "x")
-    plan.run(DATA, BUDGET).save(tmp_path / "x")
-    with pytest.raises(StorageError, match="is not the release that the run in"):
-        plan.run(DATA, BUDGET, ledger=ledger, output=tmp_path / "x", resume=True)
+    (tmp_path / "x").rename(tmp_path / "elsewhere")
+    for is_moved in (True, False):
+        if not is_moved:
+            plan.run(DATA, BUDGET).save(tmp_path / "x")
+        with pytest.raises(StorageError, match="is not the release that the run in"):
+            plan.run(DATA, BUDGET, ledger=ledger, output=tmp_path / "x", resume=True)
 
 
 def test_an_adaptive_release_is_written_and_noted(plan: qc.Plan, ledger: Ledger, tmp_path: pathlib.Path) -> None:

@@ -13,6 +13,7 @@ from qcompile.errors import StorageError
 from qcompile.plan.document import PlanDocument
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.run import execute, reserve
+from qcompile.run.journal import Journal
 from qcompile.run.mechanisms import Adaptive, Batch
 from qcompile.run.options import RunOptions
 from qcompile.run.place import publish
@@ -139,6 +140,21 @@ def test_space_that_cannot_be_given_back_is_a_typed_error(
             plan.run(DATA, BUDGET, ledger=ledger, output=tmp_path / "x")
     assert ledger.spent == 0
     assert [p.name for p in tmp_path.iterdir()] == ["l"]
+
+
+def test_a_run_that_could_not_note_its_charge_is_paid_for(
+    plan: qc.Plan, ledger: Ledger, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is resumed on a full disk; to say that nothing is charged would be wrong."""
+    options: Any = {"ledger": ledger, "output": tmp_path / "x"}
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "note_charge", is_full)
+        with pytest.raises(OSError, match="No space left"):
+            plan.run(DATA, BUDGET, **options)
+    assert ledger.spent > 0
+    monkeypatch.setattr(os, "posix_fallocate", is_full)
+    plan.run(DATA, BUDGET, resume=True, **options)
+    assert [e.release for e in ledger.entries] == ["x"]
 
 
 def test_a_run_that_is_paid_for_is_resumed_on_a_full_disk(

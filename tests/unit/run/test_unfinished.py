@@ -369,6 +369,7 @@ DAMAGES: dict[str, Callable[[pathlib.Path], Any]] = {
     "a size more": lambda f: rewritten(f, sizes=[1, 1]),
     "another run's part": lambda f: rewritten(f, run="another"),
     "another number": lambda f: rewritten(f, number=1),
+    "terms that are a list": lambda f: (f / "run.json").write_text('{"version": 2, "run": "x", "terms": []}'),
     "a node twice": lambda f: rewritten(f, nodes=parts.read_part(f / "00000.npy").nodes),
 }
 
