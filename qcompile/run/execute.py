@@ -33,7 +33,7 @@ from qcompile.run.place import Place, claim, finished_release, publish, real_pat
 from qcompile.run.prediction import Prediction
 from qcompile.run.reserve import Reservation, required_space, reserve
 from qcompile.support.arrays import DEFAULT_MEMORY
-from qcompile.support.memory import constant_limit
+from qcompile.support.memory import EXHAUSTED, constant_limit
 
 MOST_ROWS = 2**40
 """Rows that a run with a ledger can measure. The budgets for which so many are too many are refused without data."""
@@ -250,7 +250,8 @@ def _explain_spent(entry: int | None, journal: Journal | None) -> Iterator[None]
     """Add to an error after the charge that the budget is spent, and how to finish the run."""
     try:
         yield
-    except (DataError, SizeError, StorageError) as e:
+    except (DataError, MemoryError, StorageError) as e:  # a SizeError is a MemoryError
         number = "" if entry is None else f": entry {entry} of the ledger"
         rest = "" if journal is None else "; finish the run with --resume, resume=True"
-        raise type(e)(f"{e}; the budget is spent{number}{rest}") from None
+        kind = SizeError if isinstance(e, MemoryError) else type(e)
+        raise kind(f"{str(e) or EXHAUSTED}; the budget is spent{number}{rest}") from None

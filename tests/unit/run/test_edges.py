@@ -19,6 +19,7 @@ from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.privacy.noise.scale import PUBLIC
 from qcompile.run import unfinished
 from qcompile.run.journal import Journal, lock, parts
+from qcompile.run.mechanisms import Batch
 from qcompile.run.randomness import opendp
 from qcompile.run.unfinished import folder_of
 
@@ -173,6 +174,24 @@ def test_a_run_that_was_killed_before_tidying_up_is_finished(
     assert [(e.number, e.release) for e in ledger.entries] == [(1, "x")]
     assert not folder_of(tmp_path / "x").exists()
     assert not (tmp_path / "x.1").exists()
+
+
+def test_memory_that_ends_after_the_charge_is_told_with_it(
+    plan: qc.Plan, ledger: Ledger, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's own error says nothing at all."""
+
+    def exhausted(*_: Any) -> Any:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Batch, "draw", exhausted)
+        with pytest.raises(
+            SizeError, match=r"the budget is spent: entry 1 of the ledger; finish the run with --resume"
+        ):
+            plan.run(DATA, BUDGET, ledger=ledger, output=tmp_path / "x")
+    plan.run(DATA, BUDGET, ledger=ledger, output=tmp_path / "x", resume=True)
+    assert [e.release for e in ledger.entries] == ["x"]
 
 
 def test_a_release_that_was_moved_or_replaced_is_not_taken_for_the_run_s_own(
