@@ -72,3 +72,10 @@ def test_what_the_pages_name_exists() -> None:
     assert len(named) > 12
     assert linked
     assert [n for n in sorted(named | linked) if not (ROOT / n).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tests_that_a_page_names_without_a_folder_exist(page: pathlib.Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    there = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    assert set(re.findall(r"\btest_\w+\.py", text)) <= there
