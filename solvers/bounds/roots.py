@@ -1,7 +1,8 @@
 """Roots R of a problem's Gram, G = R' R: the short side where rank is small, dense otherwise.
 
 Rank is decided on the terms scaled to equal trace, before weighting, so that a light family cannot vanish from
-the span.
+the span. It is decided on the whole: in a subspace that the queries do not reach at all, rounding errors are the
+largest eigenvalues that there are.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from qcompile.errors import OptionError
 from qcompile.lattice.gram import RANK_TOLERANCE
 from qcompile.lattice.lattice import Problem, Term
 from qcompile.solvers.bounds.spectra import gram_rank
@@ -77,14 +79,33 @@ def span_gram(problem: Problem) -> Array:
 
 
 def dense_root(gram: Array, span: Array) -> Array:
-    """R of full row rank for one (block of a) dense Gram, with the row space of ``span``: ``(rank, columns)``."""
-    values, vectors = np.linalg.eigh(span)
-    basis = vectors[:, values > EIGENVALUE_TOLERANCE * max(values[-1], 0.0)].T
-    if not len(basis):
-        return basis
-    return np.asarray(_triangle(basis @ gram @ basis.T) @ basis)
+    """R of full row rank for a dense Gram, with the row space of ``span``: ``(rank, columns)``.
+
+    Raises:
+      OptionError: the Gram is singular on that space, to double precision.
+    """
+    return dense_roots([(gram, span)])[0]
+
+
+def dense_roots(blocks: Sequence[tuple[Array, Array]]) -> list[Array]:
+    """R for every diagonal block of one Gram, given as pairs of the block and of that of ``span``; see `dense_root`."""
+    spectra = [np.linalg.eigh(span) for _, span in blocks]
+    least = EIGENVALUE_TOLERANCE * max(float(values[-1]) for values, _ in spectra)
+    bases = [vectors[:, values > least].T for values, vectors in spectra]
+    return [_root_on(basis, gram) for basis, (gram, _) in zip(bases, blocks, strict=True)]
+
+
+def _root_on(basis: Array, gram: Array) -> Array:
+    return np.asarray(_triangle(basis @ gram @ basis.T) @ basis) if len(basis) else basis
 
 
 def _triangle(gram: Array) -> Array:
     """Upper triangular T with T' T a positive definite matrix."""
-    return np.asarray(np.linalg.cholesky(gram).T)
+    try:
+        return np.asarray(np.linalg.cholesky(gram).T)
+    except np.linalg.LinAlgError:
+        raise OptionError(
+            f"queries of rank {len(gram)} that are solved together are of lower rank in double precision: the weights "
+            "of families, or the entries of their matrices, are too far apart; bring them nearer to each other, or "
+            "compile these families apart"
+        ) from None

@@ -14,7 +14,7 @@ import numpy as np
 
 from qcompile.lattice.gram import RANK_TOLERANCE
 from qcompile.lattice.lattice import Problem
-from qcompile.solvers.bounds.roots import dense_gram, dense_root, short_root, span_gram, term_rank
+from qcompile.solvers.bounds.roots import dense_gram, dense_roots, short_root, span_gram, term_rank
 from qcompile.solvers.exact import certificate
 from qcompile.solvers.exact.certificate import Incumbent, RootBlock, evaluate, restrict, strategy_rows
 from qcompile.solvers.exact.fixed_point import fixed_point
@@ -221,5 +221,5 @@ def _row_space(rows: Array, tolerance: float) -> Array:
 def _dense_blocks(problem: Problem) -> tuple[Symmetry, BlockRoots]:
     gram, span = dense_gram(problem), span_gram(problem)
     symmetry = find_symmetry(problem.shape, matrix_invariant(gram, span))
-    pairs = [(s, dense_root(s.restrict(gram), s.restrict(span))) for s in symmetry.blocks]
-    return symmetry, [(s, r) for s, r in pairs if len(r)]
+    roots = dense_roots([(s.restrict(gram), s.restrict(span)) for s in symmetry.blocks])
+    return symmetry, [(s, r) for s, r in zip(symmetry.blocks, roots, strict=True) if len(r)]

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from qcompile.errors import OptionError
+from qcompile.solvers.bounds.roots import dense_root, dense_roots
 from qcompile.solvers.exact.symmetry import find_symmetry, matrix_invariant, root_invariant
 from qcompile.support.arrays import Array
 
@@ -99,3 +101,17 @@ def test_a_root_shows_the_same_symmetry_as_its_gram(swap: bool, flip: bool, rank
     expected = find_symmetry((3, 3), matrix_invariant(root.T @ root))
     found = find_symmetry((3, 3), root_invariant(root))
     assert [b.orbits.tolist() for b in found.blocks] == [b.orbits.tolist() for b in expected.blocks]
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-16, 1e-14])
+def test_a_block_of_rounding_errors_has_rank_0(noise: float) -> None:
+    """Its largest eigenvalue is one, too: what counts is the largest of all blocks."""
+    gram = np.diag([4.0, 1.0])
+    roots = dense_roots([(gram, gram), (noise * gram, noise * gram)])
+    assert [len(r) for r in roots] == [2, 0]
+    np.testing.assert_allclose(roots[0].T @ roots[0], gram)
+
+
+def test_a_gram_that_is_singular_on_its_span_has_a_message() -> None:
+    with pytest.raises(OptionError, match=r"rank 2 .* are too far apart"):
+        dense_root(np.diag([1.0, -1e-18]), np.eye(2))
