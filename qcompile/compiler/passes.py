@@ -158,7 +158,7 @@ def _plans(decomposed: Decomposed) -> Iterator[Plan]:
             if number == 0:
                 raise
             continue  # the plain design fits, but another may be too large without its symmetry
-        yield Plan(decomposed.workload, closure, solutions, decomposed.options)
+        yield Plan(decomposed.workload, closure, solutions, decomposed.options).divided()
 
 
 def _solutions(decomposed: Decomposed, closure: Lattice, cache: dict[Hashable, Solution]) -> tuple[Solution, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,9 @@ MAX_SCALING = 50
 neither overflow nor vanish. Solvers stay within 2 or 3."""
 
 
+MAX_PRECISION = 1e100
+"""Precisions divide a budget; what is so far from 1 is no division of one."""
+
 SMALLEST_LOSS = 1e-280
 """Losses below overflow where budgets are divided: they are in denominators, squared sensitivities of 10^18 above."""
 
@@ -78,7 +81,8 @@ def plan_data(plan: Plan, store: ArrayStore) -> dict[str, Any]:
     centring = {
         a.name: store.put(u) for a, u in zip(closure.schema, closure.centring, strict=True) if not is_uniform(u)
     }
-    return {
+    divided = {} if plan.precisions is None else {"precisions": list(plan.precisions)}
+    return divided | {
         "qcompile": plan.version,
         "options": asdict(plan.options),
         "workload": workload_data(plan.workload, store),
@@ -112,7 +116,7 @@ def read_plan(data: Field, store: ArrayStore) -> Plan:
       StorageError: the document does not describe a plan that this version understands.
       SizeError: a part of the plan is larger than memory allows.
     """
-    field = data.read_object(*MEMBERS)
+    field = data.read_object(*MEMBERS, optional=["precisions"])
     workload = read_workload(field["workload"], store)
     blocks = [[name.read_text() for name in names.read_list()] for names in field["blocks"].read_list()]
     class_of, orders = store.read(field["class_of"]), store.read(field["orders"])
@@ -124,15 +128,28 @@ def read_plan(data: Field, store: ArrayStore) -> Plan:
     closure = data.build(lambda: decompose(workload, centring, blocks, dict(options.strategies)))
     _check_same(closure, class_of, orders, len(solutions))
     plain_sse = field["plain_sse"].read_optional(lambda error: error.read_number(above=0))
-    plan = Plan(workload, closure, solutions, options, plain_sse, version)
+    plan = Plan(workload, closure, solutions, options, plain_sse, None, version)
     _check_strategies(plan)
-    return plan
+    return replace(plan, precisions=_read_precisions(field["precisions"], plan)) if "precisions" in field else plan
 
 
 MEMBERS = (
     "qcompile", "options", "workload", "centring", "blocks", "class_of", "orders", "plain_sse", "solutions",
 )  # fmt: skip
-"""The names in a plan's document."""
+"""The names in a plan's document. Plans that are charged by their worst pair of rows have ``precisions``, too, which
+divide the budget; it is what is measured that decides the cost."""
+
+
+def _read_precisions(data: Field, plan: Plan) -> tuple[float, ...]:
+    if not plan.unit.is_joint:
+        data.refuse("absent where rows are added or removed")
+    count = len(plan.solutions)
+    numbers = [x.read_number(least=0) for x in data.read_list(count, count)]
+    for x, strategy in zip(numbers, plan.strategies, strict=True):
+        public = not plan.unit.sensitivity_squared(strategy)
+        if public != (x == 0) or not (public or 1 / MAX_PRECISION < x < MAX_PRECISION):
+            data.refuse("a number above 0 for every class that needs noise, and 0 for the others")
+    return tuple(numbers)
 
 
 def _check_values(workload: Workload, stored: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qcompile.lattice.lattice import Lattice
-from qcompile.plan.allocation import exact_scales, root_total, unit_variances
+from qcompile.plan.allocation import (
+    exact_scales,
+    joint_error,
+    joint_scales,
+    least_precisions,
+    root_total,
+    unit_variances,
+)
+from qcompile.plan.joint_certificate import least_error
 from qcompile.plan.options import Options
+from qcompile.privacy.joint_distance import JointDistance
 from qcompile.privacy.noise.scale import Scale
 from qcompile.privacy.unit import CountColumn, PrivacyUnit
 from qcompile.queries.workload import Family, Workload
@@ -48,7 +57,8 @@ class ClassSummary:
       loss: weighted squared error of a member at unit cost spent on it.
       bound: proven lower bound of the loss.
       gap: ``loss / bound - 1``.
-      share: of the budget, per member.
+      share: of the budget, per member; for joint costs of all pairs of rows weighted as the best division weighs them.
+        Either way it is the member's share of the total error.
     """
 
     attributes: tuple[str, ...]
@@ -74,7 +84,8 @@ class Measurement:
       order: the node axis at each canonical position.
       scale: sigma.
       grid: g, a power of two.
-      cost: the node's privacy cost, exactly.
+      cost: the node's own privacy cost, exactly. Where rows are replaced the nodes' costs add up to more than the cost
+        of all of them, as no pair of rows is the worst for every node.
     """
 
     attributes: tuple[str, ...]
@@ -105,6 +116,8 @@ class Plan:
       options: how it was compiled.
       plain_sse: total weighted squared error at cost 1 of the plain decomposition, where other designs were compared
         with it; None where there was nothing to compare.
+      precisions: 1/sigma^2 per class, up to a common factor, where the plan is charged by its worst pair of rows; None
+        where every node is charged by its own.
       version: of the qcompile that compiled it; part of its hash, so that a file written again keeps its hash.
       counted: the column of counts of a run, which says what a row is; None in a plan by itself, and not in its file.
     """
@@ -114,6 +127,7 @@ class Plan:
     solutions: tuple[Solution, ...]
     options: Options
     plain_sse: float | None = None
+    precisions: tuple[float, ...] | None = None
     version: str = __version__
     counted: CountColumn | None = None
 
@@ -163,27 +177,66 @@ class Plan:
         return np.array([self.unit.predicted(s) for s in self.strategies])
 
     @cached_property
-    def gap(self) -> float:
-        """Certified relative gap of the total squared error: ``(sum sqrt(c L) / sum sqrt(bound))^2 - 1``.
+    def joint(self) -> JointDistance | None:
+        """The costs of all pairs of rows; None where every node is charged by its own worst pair."""
+        # With a largest count of a row, its number of rows is no longer public, and what was public needs noise.
+        alone = replace(self, counted=None).unit
+        if self.precisions is None or alone.public_total != self.unit.public_total:
+            return None
+        return self.unit.joint_distance(self.closure, self.strategies)
 
-        c is the squared sensitivity of a node and ``bound`` a lower bound of the least possible c L: that of the
-        certificate where rows are added or removed; see `PrivacyUnit.certified` where one is replaced.
+    def divided(self) -> Plan:
+        """The plan with its budget divided by joint costs, where its privacy unit has them."""
+        if not self.unit.is_joint:
+            return self
+        sums = self.unit.joint_distance(self.closure, self.strategies).matrix
+        noisy, variances = sums.any(axis=0), self.unit_sigma_squared
+        # Where all nodes have the same worst pair their own division is the best one, to the last digit.
+        own = np.divide(1.0, variances, out=np.zeros(len(variances)), where=noisy)
+        found, _ = least_precisions(self._weights, sums)
+        best = min((own, found), key=lambda x: joint_error(self._weights, x, sums))
+        return replace(self, precisions=tuple(best.tolist()))
+
+    @property
+    def _weights(self) -> Array:
+        """The losses of all nodes of a class together."""
+        return self.losses * self.closure.members
+
+    @cached_property
+    def gap(self) -> float:
+        """Certified relative gap of the total squared error to that of the best plan of its decomposition.
+
+        Where every node is charged by itself it is ``(sum sqrt(c L) / sum sqrt(bound))^2 - 1``: c is the squared
+        sensitivity of a node and ``bound`` a lower bound of the least possible c L: that of the certificate where rows
+        are added or removed; see `PrivacyUnit.certified` where one is replaced. For joint costs see `least_error`.
         """
+        least = self._least_error
+        return max(0.0, self.sse() / least - 1) if least > 0 else math.inf
+
+    @property
+    def _least_error(self) -> float:
+        if self.joint is not None:
+            _, weights = least_precisions(self._weights, self.joint.matrix)
+            return least_error(self.closure, self.solutions, self.joint, weights) * self.unit.largest**2
         blocks = set(self.closure.class_of[self.closure.first_block :].tolist())
         problems = enumerate(zip(self.closure.classes, self.solutions, strict=True))
         bounds = [self.unit.certified(p, s.bound, c not in blocks) for c, (p, s) in problems]
-        least = root_total(np.array(bounds), self.closure.members)
-        total = root_total(self.losses * self.sensitivities, self.closure.members)
-        return max(0.0, (total / least) ** 2 - 1) if least > 0 else math.inf
+        return root_total(np.array(bounds), self.closure.members) ** 2
 
     @cached_property
     def unit_sigma_squared(self) -> Array:
         """Noise variance per class at cost 1, for the plan's privacy unit."""
-        return unit_variances(self.losses, self.closure.members, self.sensitivities)
+        if self.joint is None or self.precisions is None:
+            return unit_variances(self.losses, self.closure.members, self.sensitivities)
+        x = np.array(self.precisions)
+        peak = self.unit.largest**2 * float((self.joint.matrix @ x).max())
+        return np.asarray(np.divide(peak, x, out=np.zeros(len(x)), where=x > 0))
 
     def sse(self, cost: float = 1.0) -> float:
-        """Total weighted squared error at a privacy cost: ``(sum sqrt(c L))^2 / cost``."""
-        return root_total(self.losses * self.sensitivities, self.closure.members) ** 2 / cost
+        """Total weighted squared error at a privacy cost; ``(sum sqrt(c L))^2 / cost`` where nodes cost their own."""
+        if self.joint is None:
+            return root_total(self.losses * self.sensitivities, self.closure.members) ** 2 / cost
+        return float(self._weights @ self.unit_sigma_squared) / cost
 
     def rmse(self, cost: float = 1.0) -> float:
         """Root of the mean unweighted variance of a query at a privacy cost."""
@@ -219,7 +272,7 @@ class Plan:
         return tuple(self._class_summary(c, first[c]) for c in range(len(self.solutions)))
 
     def _class_summary(self, c: int, position: int) -> ClassSummary:
-        s, weights = self.solutions[c], self.losses * self.sensitivities
+        s, errors = self.solutions[c], self.losses * self.unit_sigma_squared
         return ClassSummary(
             attributes=self.closure.names(self.closure.nodes[position]),
             block=position >= self.closure.first_block,
@@ -231,7 +284,7 @@ class Plan:
             loss=s.loss,
             bound=s.bound,
             gap=s.gap,
-            share=math.sqrt(weights[c]) / root_total(weights, self.closure.members),
+            share=float(errors[c] / (errors @ self.closure.members)),
         )
 
     @cached_property
@@ -245,13 +298,19 @@ class Plan:
             graph.nodes[self.closure.key(position)].update(_node_data(self.classes[c] if c >= 0 else None))
         return graph
 
-    def scales(self, charge: Fraction) -> tuple[Scale, ...]:
+    def scales(self, charge: Fraction, jointly: bool = True) -> tuple[Scale, ...]:
         """Exact noise scales per class for a charge rho, in steps of the histogram (counts, unless a run has weights).
+
+        Args:
+          charge: rho, exactly.
+          jointly: charge the worst pair of rows, as far as the plan allows it, rather than every node by itself.
 
         Raises:
           InternalError: the recomputed cost does not match the charge.
         """
         sensitivities = [self.unit.sensitivity_squared(s) for s in self.strategies]
+        if jointly and self.joint is not None and self.precisions is not None:
+            return joint_scales(self.precisions, sensitivities, self.joint, self.unit.steps, charge)
         return exact_scales(self.losses.tolist(), self.closure.members.tolist(), sensitivities, charge)
 
     def measurements(self, budget: Budget, accounting: str = "zcdp") -> Iterator[Measurement]:

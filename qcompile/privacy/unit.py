@@ -16,12 +16,14 @@ A column of counts has each row of the data stand for several in the histogram, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from qcompile.errors import BudgetError, OptionError
-from qcompile.lattice.lattice import Problem
+from qcompile.lattice.lattice import Lattice, Problem
 from qcompile.privacy.exact_numbers import Number, exact, exact_text
+from qcompile.privacy.joint_distance import JointDistance
 from qcompile.queries.schema import Schema
 from qcompile.strategy import Strategy
 
@@ -189,6 +191,15 @@ class PrivacyUnit:
     def most_rows(self) -> int:
         """The largest number of steps in which two neighbouring tables differ, both sides together."""
         return self.steps * (1 if self.neighbours == "add-remove" else 2)
+
+    @property
+    def is_joint(self) -> bool:
+        """True if a plan can be charged by its worst pair of rows, which is not the worst for every node."""
+        return self.neighbours == "replace-one"
+
+    def joint_distance(self, closure: Lattice, strategies: Sequence[Strategy]) -> JointDistance:
+        """The squared distances of all measurements together, for one row replaced; `steps` squared times for more."""
+        return JointDistance.of(closure, strategies, may_leave=not self.public_total)
 
     def sensitivity_squared(self, strategy: Strategy) -> Fraction:
         """An exact upper bound of the largest ``|B (x - x')|^2`` over neighbouring tables, tight to rounding.

@@ -20,7 +20,7 @@ from qcompile.release.provenance import Provenance, certain_stamps
 from qcompile.release.read_provenance import read_provenance
 from qcompile.release.release import Release
 from qcompile.release.rounds import history_data, read_history
-from qcompile.release.scales import read_scale, scale_data, scales_agree
+from qcompile.release.scales import is_composed_jointly, read_scale, scale_data, scales_agree
 from qcompile.release.upgrades import OLDEST, upgrade_measurements, upgrade_release
 from qcompile.release.values import IN_MEMORY, MEASURED, StoredValues, is_measured, parts
 from qcompile.support import archive
@@ -187,12 +187,15 @@ def _check_scales(plan: Plan, provenance: Provenance, scales: tuple[Scale, ...])
     Costs are recomputed from the strategies; only differences by rounding between machines are accepted.
     """
     try:
-        expected = plan.scales(provenance.charge)
+        jointly = is_composed_jointly(provenance.noise)
+        expected = plan.scales(provenance.charge, jointly)
     except (BudgetError, InternalError):
         raise StorageError("the release states a charge that its plan cannot spend; measure again") from None
+    # Joint costs are those of the expected scales, which are the stated ones; they do not add up node by node.
+    alone = not jointly or plan.joint is None
     total = sum((s.cost * m for s, m in zip(scales, plan.closure.members.tolist(), strict=True)), Fraction(0))
     pairs = zip(scales, expected, strict=True)
-    if total > 2 * provenance.charge or not all(scales_agree(s, e, provenance.noise) for s, e in pairs):
+    if (alone and total > 2 * provenance.charge) or not all(scales_agree(s, e, provenance.noise) for s, e in pairs):
         raise StorageError(
             "the noise scales of the release contradict its charge; its standard errors and its privacy cannot both be "
             "as stated: measure again"

@@ -53,6 +53,14 @@ def scale_of(sigma: Field, grid: Field, cost: Field) -> Scale:
     return Scale(float(sigma.read_number(least=0)), float(grid.read_number(least=0)), read_fraction(cost))
 
 
+def is_composed_jointly(noise: str) -> bool:
+    """True if the measurements of a batch are one Gaussian mechanism, whose cost is the distance of all answers.
+
+    OpenDP accounts for each measurement by its own sensitivity, and its steps are not those of a Gaussian.
+    """
+    return noise != "opendp"
+
+
 def scales_agree(found: Scale, expected: Scale, noise: str) -> bool:
     """True if a scale is the expected one, up to rounding.
 

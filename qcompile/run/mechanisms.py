@@ -19,6 +19,7 @@ from qcompile.release.files import rows_of
 from qcompile.release.provenance import Provenance
 from qcompile.release.release import Release
 from qcompile.release.rounds import read_history
+from qcompile.release.scales import is_composed_jointly
 from qcompile.release.values import NodeValues
 from qcompile.run.journal import Journal
 from qcompile.run.journal.measurements import Measurements
@@ -81,7 +82,7 @@ class Batch:
 
     def __init__(self, plan: Plan, terms: Provenance, options: RunOptions) -> None:
         self._plan, self._options = plan, options
-        self._scales = plan.scales(terms.charge)
+        self._scales = plan.scales(terms.charge, is_composed_jointly(options.noise))
         self.prediction = predict_batch(plan, self._scales, options)
         self._delivered = delivered_scales(options.noise, self._scales)
 

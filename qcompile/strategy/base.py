@@ -16,6 +16,7 @@ import numpy as np
 
 from qcompile.lattice.lattice import Group
 from qcompile.lattice.projection import Projection
+from qcompile.strategy.differing_axes import Distances
 from qcompile.support.arrays import Array, IntArray
 
 EPS = float(np.finfo(np.float64).eps)
@@ -91,6 +92,14 @@ class Strategy(abc.ABC):
     @abc.abstractmethod
     def pair_sensitivity_squared(self) -> Fraction:
         """An exact upper bound of ``max_ij V[i, i] + V[j, j] - 2 V[i, j]``; 0 where all columns of B are the same."""
+
+    @property
+    @abc.abstractmethod
+    def distances(self) -> Distances:
+        """Exact upper bounds of ``V[i, i] + V[j, j] - 2 V[i, j]`` by the axes in which i and j differ.
+
+        None is above `pair_sensitivity_squared`; see `differing_axes`.
+        """
 
     @abc.abstractmethod
     def rounding_error(self, x: Array) -> float:

@@ -26,6 +26,7 @@ from qcompile.queries.factors.base import CHUNK, OneAttribute
 from qcompile.queries.factors.circular import Circular
 from qcompile.strategy import pair_distance as pairs
 from qcompile.strategy.base import EPS, Block, ExactEntries, Strategy, column_bound
+from qcompile.strategy.differing_axes import Distances, by_difference, certain_distances, is_simple, same_distance
 from qcompile.strategy.exact_products import as_fraction, contract, convolve
 from qcompile.support.arrays import Array, IntArray, cells, require_memory
 
@@ -107,6 +108,16 @@ class FourierStrategy(Strategy):
             return Fraction(0)
         v = self._autocorrelation
         return pairs.certain(float(2 * (v.flat[0] - v.min())), float(self.sensitivity_squared), self.operations)
+
+    @cached_property
+    def distances(self) -> Distances:
+        """``2 (v[0] - v[d])`` for cells that differ by d: the smallest v with d other than 0 on some axes."""
+        largest, axes = self.pair_sensitivity_squared, len(self.shape)
+        if is_simple(axes, largest):
+            return same_distance(axes, largest)
+        v = self._autocorrelation
+        values = by_difference(2 * (v.flat[0] - v)).tolist()
+        return certain_distances(values, largest, float(self.sensitivity_squared), self.operations)
 
     @cached_property
     def _autocorrelation(self) -> Array:

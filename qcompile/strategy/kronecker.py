@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from qcompile.lattice.lattice import Group
 from qcompile.queries.factors.base import CHUNK
+from qcompile.strategy import differing_axes
 from qcompile.strategy import pair_distance as pairs
 from qcompile.strategy.base import EPS, Block, ExactEntries, Strategy
+from qcompile.strategy.differing_axes import Distances, certain_distances, is_simple, same_distance
 from qcompile.strategy.exact_products import Integers, as_fraction
-from qcompile.strategy.parts import MatrixPart, Part
+from qcompile.strategy.parts import MatrixPart, Part, ResidualPart
 from qcompile.support.arrays import Array, IntArray, cells, outer, require_memory
 
 
@@ -95,6 +97,20 @@ class KroneckerStrategy(Strategy):
         else:
             value = pairs.largest_product_distance([p.pairs() for p in self.parts])
         return pairs.certain(value, float(self.sensitivity_squared), self.operations)
+
+    @cached_property
+    def distances(self) -> Distances:
+        """Every pair of a small node; for residual bases and large nodes pairs of the parts are combined."""
+        largest, axes = self.pair_sensitivity_squared, len(self.shape)
+        large = cells(self.shape) > differing_axes.SEARCHED
+        if is_simple(axes, largest) or (large and len(self.parts) == 1):
+            return same_distance(axes, largest)
+        if large or all(isinstance(p, ResidualPart) for p in self.parts):
+            values = differing_axes.of_product(axes, [(p.axes, p.pairs_of) for p in self.parts]).tolist()
+        else:
+            rows = partial(self.gram_rows, first=0)
+            values = differing_axes.search(self.shape, self.column_norms().ravel(), rows).tolist()
+        return certain_distances(values, largest, float(self.sensitivity_squared), self.operations)
 
     @property
     def operations(self) -> int:

@@ -14,7 +14,7 @@ import functools
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -22,8 +22,10 @@ import numpy as np
 from qcompile.errors import IntegrityError
 from qcompile.lattice.lattice import Group
 from qcompile.queries.factors.base import CHUNK
+from qcompile.strategy import differing_axes
 from qcompile.strategy import pair_distance as pairs
 from qcompile.strategy.base import Block, ExactEntries, Strategy
+from qcompile.strategy.differing_axes import Distances, certain_distances, is_simple, same_distance, sums
 from qcompile.strategy.fourier import FourierStrategy
 from qcompile.strategy.kronecker import KroneckerStrategy
 from qcompile.support.arrays import Array, IntArray, cells, require_memory
@@ -160,6 +162,19 @@ class MixtureStrategy(Strategy):
         operations = sum(t.operations for t in self.terms) + len(self.terms)
         return pairs.certain(value, float(self.sensitivity_squared), operations)
 
+    @cached_property
+    def distances(self) -> Distances:
+        """Every pair of cells; past `differing_axes.SEARCHED` of them the sums of the terms' distances."""
+        largest, axes = self.pair_sensitivity_squared, len(self.shape)
+        if is_simple(axes, largest):
+            return same_distance(axes, largest)
+        if cells(self.shape) > differing_axes.SEARCHED:
+            return sums([t.distances for t in self.terms], largest)
+        rows = partial(_rows_of_sum, self.terms)
+        values = differing_axes.search(self.shape, self.column_norms().ravel(), rows).tolist()
+        operations = sum(t.operations for t in self.terms) + len(self.terms)
+        return certain_distances(values, largest, float(self.sensitivity_squared), operations)
+
     def rounding_error(self, x: Array) -> float:
         """The value of the worst term."""
         return max(t.rounding_error(x) for t in self.terms)
@@ -221,6 +236,11 @@ class MixtureStrategy(Strategy):
 def sum_of(arrays: Iterable[Array]) -> Array:
     """Their entrywise sum."""
     return functools.reduce(np.add, arrays)
+
+
+def _rows_of_sum(terms: Sequence[Plain], where: IntArray) -> Array:
+    """Rows of V."""
+    return sum_of(t.gram_rows(where, 0) for t in terms)
 
 
 def _operations(strategy: Plain) -> int:

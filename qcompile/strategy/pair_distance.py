@@ -98,6 +98,24 @@ def dominating_pairs(matrix: Array) -> Pairs:
     return Pairs(first, second, np.concatenate([low.ravel(), high.ravel()]))
 
 
+def equal_pair(norm: float) -> Pairs:
+    """The pair that dominates every column with itself: the largest norm."""
+    return Pairs(*np.full((3, 1), norm))
+
+
+def different_pairs(matrix: Array, norm: float) -> Pairs:
+    """Two pairs that dominate every two different columns: the largest norm, and both extremes of inner products."""
+    count, low, high = matrix.shape[1], math.inf, -math.inf
+    step = max(1, _ROWS // count)
+    for start in range(0, count - 1, step):
+        piece = np.arange(start, min(start + step, count - 1))
+        gram = matrix[:, piece].T @ matrix[:, start + 1 :]
+        later = piece[:, None] < np.arange(start + 1, count)
+        low = min(low, float(gram.min(initial=math.inf, where=later)))
+        high = max(high, float(gram.max(initial=-math.inf, where=later)))
+    return Pairs(np.full(2, norm), np.full(2, norm), np.array([low, high]))
+
+
 def _extreme_products(matrix: Array, starts: IntArray, level: IntArray) -> tuple[Array, Array]:
     """The smallest and the largest inner product of columns of each two levels, ``(levels, levels)``.
 

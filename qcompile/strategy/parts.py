@@ -18,6 +18,7 @@ from qcompile.queries.factors.base import CHUNK, OneAttribute
 from qcompile.strategy import pair_distance as pairs
 from qcompile.strategy.base import column_bound, same_columns
 from qcompile.strategy.exact_products import Integers, as_integers, contract
+from qcompile.strategy.pair_distance import Pairs
 from qcompile.support.arrays import Array, IntArray, cells, require_memory
 
 RANK_TOLERANCE = 1e-9
@@ -120,8 +121,12 @@ class Part(abc.ABC):
         """Rows of V: ``(k,)`` to ``(k, columns)``."""
 
     @abc.abstractmethod
-    def pairs(self) -> pairs.Pairs:
+    def pairs(self) -> Pairs:
         """Pairs of columns that dominate all others; see `pair_distance`."""
+
+    @abc.abstractmethod
+    def pairs_of(self, differing: int) -> Pairs | None:
+        """Pairs that dominate all that differ in a set of the part's axes, see `differing_axes`; None without any."""
 
     @abc.abstractmethod
     def largest_distance(self) -> float:
@@ -264,9 +269,19 @@ class MatrixPart(Part):
         """See `Part.gram_rows`."""
         return self.matrix[:, where].T @ self.matrix
 
-    def pairs(self) -> pairs.Pairs:
+    def pairs(self) -> Pairs:
         """See `Part.pairs`."""
         return pairs.dominating_pairs(self.matrix)
+
+    def pairs_of(self, differing: int) -> Pairs | None:
+        """Of several axes, all pairs stand for each set of them."""
+        if not differing:
+            return pairs.equal_pair(float(self.column_norms.max()))
+        return self._different if self.columns > 1 else None
+
+    @cached_property
+    def _different(self) -> Pairs:
+        return pairs.different_pairs(self.matrix, float(self.column_norms.max()))
 
     def largest_distance(self) -> float:
         """Every pair of columns."""
@@ -435,10 +450,14 @@ class ResidualPart(Part):
         rows[np.arange(len(where)), where] = diagonal
         return rows
 
-    def pairs(self) -> pairs.Pairs:
+    def pairs(self) -> Pairs:
         """A column with itself, and two columns."""
         diagonal, elsewhere = self._gram_values
-        return pairs.Pairs(np.full(2, diagonal), np.full(2, diagonal), np.array([diagonal, elsewhere]))
+        return Pairs(np.full(2, diagonal), np.full(2, diagonal), np.array([diagonal, elsewhere]))
+
+    def pairs_of(self, differing: int) -> Pairs | None:
+        """A column with itself, or two columns."""
+        return self.pairs().where(np.array([differing]))
 
     def largest_distance(self) -> float:
         """Two columns differ in two cells."""

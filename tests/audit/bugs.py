@@ -17,6 +17,7 @@ import pytest
 
 from qcompile.api import Plan
 from qcompile.plan import plan as planning
+from qcompile.privacy import joint_distance
 from qcompile.privacy.ledger.charges import Charge
 from qcompile.privacy.ledger.ledger import Ledger
 from qcompile.privacy.noise.random_bytes import ByteSource, SeededSource
@@ -27,7 +28,7 @@ from qcompile.queries.schema import Schema
 from qcompile.release.values import NodeValues
 from qcompile.run import mechanisms, randomness
 from qcompile.strategy import KroneckerStrategy, MatrixPart, Strategy
-from qcompile.support.arrays import Array, IntArray
+from qcompile.support.arrays import Array, BoolArray, IntArray
 from tests.audit.witness import current, normals
 
 Patch = pytest.MonkeyPatch
@@ -174,6 +175,28 @@ def stale_cost(plan: Plan) -> None:
         strategy.parts = tuple(MatrixPart(p.axes, p.shape, m) for p, m in zip(strategy.parts, larger, strict=True))
 
 
+def one_attribute(patch: Patch) -> None:
+    """Replaced rows are held to differ in a single attribute."""
+    original = current(joint_distance, "_sets")
+
+    def broken(*args: Any) -> tuple[BoolArray, BoolArray, IntArray]:
+        differing, free, groups = original(*args)
+        return differing[differing.sum(axis=1) <= 1], free, groups
+
+    patch.setattr(joint_distance, "_sets", broken)
+
+
+def leaving_is_cheap(patch: Patch) -> None:
+    """A row that leaves the counts altogether is charged a quarter of what it costs."""
+    original = current(joint_distance.JointDistance, "of")
+
+    def broken(*args: Any, **options: Any) -> joint_distance.JointDistance:
+        found: joint_distance.JointDistance = original(*args, **options)
+        return replace(found, distances=tuple((*pairs, alone / 4) for *pairs, alone in found.distances))
+
+    patch.setattr(joint_distance.JointDistance, "of", staticmethod(broken))
+
+
 def rows_forgotten(patch: Patch) -> None:
     """A unit with two rows is charged as if it had one."""
     original = PrivacyUnit.sensitivity_squared
@@ -185,6 +208,7 @@ def rows_forgotten(patch: Patch) -> None:
 def charged_as_added(patch: Patch) -> None:
     """A replaced row is charged as one that is added (smartnoise-core#360)."""
     original = PrivacyUnit.sensitivity_squared
+    patch.setattr(PrivacyUnit, "is_joint", False)
     patch.setattr(
         PrivacyUnit, "sensitivity_squared", lambda self, s: original(replace(self, neighbours="add-remove"), s)
     )
@@ -268,6 +292,12 @@ BUGS: dict[str, Bug] = {
     "a strategy changed after its cost was computed": Bug(nothing, {"costs": COSTS, "attack": MORE}, tamper=stale_cost),
     "rows of one unit forgotten": Bug(rows_forgotten, {"costs": COSTS, "attack": MORE}, plan="two rows"),
     "a replaced row charged as an added one": Bug(charged_as_added, {"costs": COSTS, "attack": MORE}, plan="replaced"),
+    "replaced rows that differ in one attribute": Bug(
+        one_attribute, {"costs": "all together cost", "attack": MORE}, plan="replaced"
+    ),
+    "a row that leaves for a quarter": Bug(
+        leaving_is_cheap, {"costs": "all together cost", "attack": MORE}, plan="total"
+    ),
     "a dropped row forgotten": Bug(
         drop_forgotten,
         {"costs": "released exactly, though it differs", "attack": "without noise tells the tables apart"},

@@ -149,12 +149,45 @@ def check_costs(plan: Plan, charge: Fraction, note: object = "") -> None:
             joint = joint + distances / m.scale**2
     together = pair_cost(plan, charge, relation.pair(int(joint.argmax()), math.prod(schema.shape(schema.names))))
     assert together <= 2 * charge, f"all together cost {float(together)!r}, charged {float(2 * charge)!r}: {note}"
-    declared = sum((m.cost for m in measured), Fraction(0))
-    least = 2 * charge * (1 - Fraction(1, 10**9))
-    assert least <= declared <= 2 * charge, f"declared {float(declared)!r}, charged {float(2 * charge)!r}: {note}"
+    declared = sum(float(m.cost) for m in measured) if plan.precisions is None else cost_by_sets(plan, measured)
+    error = f"declared {declared!r}, charged {float(2 * charge)!r}: {note}"
+    assert 1 - TIGHT <= declared / float(2 * charge) <= 1 + 1e-12, error
     for m, cost in zip(measured, true, strict=True):
         text = f"costs only {float(cost)!r}, declared {float(m.cost)!r}, node {m.attributes}: {note}"
         assert float(m.cost) * (1 - TIGHT) <= cost, text
+
+
+def cost_by_sets(plan: Plan, measured: Sequence[Measurement]) -> float:
+    """What a plan is charged where rows are replaced: for the worst set of attributes that a pair of rows differs in.
+
+    Every node takes its own worst pair of cells that differ in those of the set's attributes that it has; all pairs and
+    all sets are written out. Where rows may leave the counts the sum of the nodes' longest columns is among the costs.
+    """
+    schema, relation = plan.workload.schema, Relation.of(plan)
+    names, largest = schema.names, 0.0
+    noisy = [m for m in measured if m.scale > 0]
+    tables = [_largest_by_set(schema, m) for m in noisy]
+    for size in range(1, len(names) + 1):
+        for differing in itertools.combinations(names, size):
+            costs = [
+                t.get(frozenset(differing) & frozenset(m.attributes), 0.0) for t, m in zip(tables, noisy, strict=True)
+            ]
+            largest = max(largest, sum(costs))
+    if relation.may_leave:
+        largest = max(largest, sum(float((node_matrix(m) ** 2).sum(axis=0).max()) / m.scale**2 for m in noisy))
+    return largest * relation.rows**2
+
+
+def _largest_by_set(schema: Schema, m: Measurement) -> dict[frozenset[str], float]:
+    """The largest squared distance of two columns over the noise, by the attributes in which their cells differ."""
+    scaled = node_matrix(m) / m.scale
+    places = list(np.ndindex(schema.shape(m.attributes)))
+    found: dict[frozenset[str], float] = {}
+    for (i, p), (j, q) in itertools.combinations(enumerate(places), 2):
+        differing = frozenset(n for n, a, b in zip(m.attributes, p, q, strict=True) if a != b)
+        distance = float(((scaled[:, i] - scaled[:, j]) ** 2).sum())
+        found[differing] = max(found.get(differing, 0.0), distance)
+    return found
 
 
 def _check_nodes(plan: Plan, measured: list[Measurement], note: object) -> None:

@@ -44,6 +44,10 @@ PLANS: dict[str, Callable[[], Plan]] = {
     "two rows": lambda: small(contributions=2),
     "replaced": lambda: small(neighbours="replace-one"),
     "replaced or dropped": lambda: small(DROPPED, neighbours="replace-one"),
+    # Mostly the number of rows, and a little of the rest: it costs most to come and to go.
+    "total": lambda: compile(
+        workload([DROPPED], family(weight=1e4), family(Prefix(DROPPED))), neighbours="replace-one"
+    ),
     "one number": lambda: compile(workload([A], family())),
     "equal nodes": lambda: compile(workload(PAIR, family(*map(Prefix, PAIR), choose=(1, 1), name="each"))),
 }
