@@ -12,7 +12,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from qcompile.lattice.gram import RANK_TOLERANCE
 from qcompile.lattice.lattice import Problem
 from qcompile.solvers.bounds.roots import dense_gram, dense_roots, short_root, span_gram, term_rank
 from qcompile.solvers.exact import certificate
@@ -207,15 +206,11 @@ def _short_blocks(problem: Problem) -> tuple[Symmetry, BlockRoots]:
     symmetry = find_symmetry(problem.shape, root_invariant(root))
     if len(symmetry.blocks) == 1:
         return symmetry, [(symmetry.blocks[0], root)]
-    scale = float(np.linalg.norm(root, 2))
-    pairs = [(s, _row_space(s.restrict_rows(root), RANK_TOLERANCE * scale)) for s in symmetry.blocks]
-    return symmetry, [(s, r) for s, r in pairs if len(r)]
-
-
-def _row_space(rows: Array, tolerance: float) -> Array:
-    """The same Gram with as many rows as the rank."""
-    _, s, vt = np.linalg.svd(rows, full_matrices=False)
-    return np.ascontiguousarray(s[s > tolerance, None] * vt[s > tolerance])
+    # The ranks add up to that of the root: an asymmetry that was taken for rounding error adds no direction.
+    parts = [np.linalg.svd(s.restrict_rows(root), full_matrices=False)[1:] for s in symmetry.blocks]
+    least = np.sort(np.concatenate([values for values, _ in parts]))[-len(root)]
+    roots = [np.ascontiguousarray(v[v >= least, None] * vt[v >= least]) for v, vt in parts]
+    return symmetry, [(s, r) for s, r in zip(symmetry.blocks, roots, strict=True) if len(r)]
 
 
 def _dense_blocks(problem: Problem) -> tuple[Symmetry, BlockRoots]:

@@ -10,9 +10,13 @@ import pytest
 from hypothesis import given
 
 from qcompile.errors import OptionError
+from qcompile.lattice.decompose import decompose
+from qcompile.queries.factors import Abs
 from qcompile.solvers.bounds.roots import dense_root, dense_roots
+from qcompile.solvers.exact.optimal import Optimal
 from qcompile.solvers.exact.symmetry import find_symmetry, matrix_invariant, root_invariant
 from qcompile.support.arrays import Array
+from tests.conformance.helpers import family, integers, workload
 
 
 def invariant(shape: tuple[int, ...], swap: bool, flip: bool, seed: int = 1) -> Array:
@@ -115,3 +119,13 @@ def test_a_block_of_rounding_errors_has_rank_0(noise: float) -> None:
 def test_a_gram_that_is_singular_on_its_span_has_a_message() -> None:
     with pytest.raises(OptionError, match=r"rank 2 .* are too far apart"):
         dense_root(np.diag([1.0, -1e-18]), np.eye(2))
+
+
+def test_an_asymmetry_that_is_taken_for_rounding_error_adds_no_direction() -> None:
+    """Centring weights off by 1e-10 leave as much of each query in the subspace of the other sign."""
+    a, b = integers(3, 3)
+    u = np.array([1 / 3 - 7e-11, 1 / 3 + 14e-11, 1 / 3 - 7e-11])
+    lattice = decompose(workload([a, b], family(Abs([a, b], [1, -1]))), {"a": u})
+    (problem,) = (p for p in lattice.classes if p.shape == (3, 3))
+    solution = Optimal(1e-6).solve(problem)
+    assert solution.strategy.rank == problem.terms[0].groups[0].gram.rank == 2
