@@ -16,6 +16,7 @@ from qcompile.errors import OptionError, SizeError
 from qcompile.lattice.decompose import centring_weights, check_blocks, decompose, require_grams
 from qcompile.lattice.lattice import Lattice, Problem
 from qcompile.lattice.projection import is_uniform
+from qcompile.plan.allocation import GAP
 from qcompile.plan.options import CENTRINGS, GIVEN, SEARCHES, Options
 from qcompile.plan.plan import Plan
 from qcompile.queries.workload import Workload
@@ -177,9 +178,11 @@ def allocate(solved: Solved) -> Plan:
       OptionError: neighbouring tables agree on every query.
     """
     best = next(solved.plans)
+    # What the division of the budget over joint costs leaves undecided is no improvement.
+    share = BETTER if best.precisions is None else 1 - GAP
     for plan in solved.plans:
         plain_sse = best.plain_sse or best.sse()
-        best = replace(plan if plan.sse() < best.sse() * BETTER else best, plain_sse=plain_sse)
+        best = replace(plan if plan.sse() < best.sse() * share else best, plain_sse=plain_sse)
     if not best.sensitivities.any() and len(best.solutions):
         raise OptionError(
             "every query of this workload counts all rows, and their number is public when neighbouring tables differ "
