@@ -13,6 +13,7 @@ from qcompile.solvers.bases.fourier import Fourier
 from qcompile.solvers.bases.residual import Residual
 from qcompile.solvers.bounds.lower_bound import lower_bound
 from qcompile.solvers.closed_forms import closed_form, has_closed_form
+from qcompile.solvers.composite.cosine import FINEST, LongPrefix
 from qcompile.solvers.composite.kronecker import Factored, factorise, group_problem, solve_factored
 from qcompile.solvers.composite.sawtooth import Sawtooth
 from qcompile.solvers.exact import optimal
@@ -102,7 +103,7 @@ class BetterBasis(Route):
 
 @dataclass(frozen=True, eq=False)
 class SingleGroup(Route):
-    """One group alone: in closed form, exactly, or past every exact route by the better basis.
+    """One group alone: in closed form, exactly, a long prefix nearly so; past all of these by the better basis.
 
     Attributes:
       gap: relative tolerance of the certified gap, where an exact route fits.
@@ -127,8 +128,11 @@ class SingleGroup(Route):
         closed = closed_form(problem)
         if closed is not None:
             return closed
-        exact = Optimal(self.gap)
-        return BetterBasis().solve(problem) if exact.why_not(problem) else exact.solve(problem)
+        routes: list[Route] = [LongPrefix(self.gap), Optimal(self.gap)]
+        if self.gap < FINEST:
+            routes.reverse()
+        chosen = next((r for r in routes if r.why_not(problem) is None), BetterBasis())
+        return chosen.solve(problem)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ import numpy as np
 from qcompile.errors import OptionError, SizeError, did_you_mean
 from qcompile.lattice.classes import _Classifier
 from qcompile.lattice.lattice import Lattice, Node
+from qcompile.lattice.ordered_grams import has_closed_gram
 from qcompile.lattice.projection import PROJECTED, equal_weights, zero_weights
 from qcompile.lattice.symbolic_grams import Splitter, Sums
 from qcompile.queries.factors import Factor, Whole
@@ -87,7 +88,8 @@ def _gram_numbers(factor: Factor, centring: Container[str]) -> int:
     """Numbers that a factor's Gram, its projected queries where these are fewer, or its spectrum take while made."""
     if not isinstance(factor, OneAttribute):
         return PROJECTED * factor.count * cells(factor.shape)
-    structured = factor.exchangeable_gram is not None and factor.attribute.name not in centring
+    structured = factor.exchangeable_gram is not None or has_closed_gram(factor)
+    structured = structured and factor.attribute.name not in centring
     return VECTORS * factor.size if structured else COPIES * factor.size**2
 
 

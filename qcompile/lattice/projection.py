@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from qcompile.lattice.gram import ExchangeableGram, Gram
+from qcompile.lattice.ordered_grams import OrderedGram, has_closed_gram
 from qcompile.queries.factors.base import Factor, Key, OneAttribute, row_blocks
 from qcompile.support.arrays import Array, cells, require_memory
 
@@ -109,6 +110,8 @@ class Projection:
         entries = factor.exchangeable_gram
         if kept and entries is not None and (is_uniform(u) or not u.any()):
             return ExchangeableGram.centred(self.key, factor.size, *entries, uniform=bool(u.any()))
+        if kept and is_uniform(u) and has_closed_gram(factor):
+            return OrderedGram(self.key, factor)
         if kept:
             factor.require_gram()
         mean = factor.gram_times(u)

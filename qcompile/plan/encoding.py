@@ -25,6 +25,7 @@ from qcompile.queries.schema import (
 )
 from qcompile.queries.workload import Family, Workload
 from qcompile.strategy import (
+    CosineStrategy,
     FourierStrategy,
     KroneckerStrategy,
     MatrixPart,
@@ -60,6 +61,10 @@ ROWS_PER_CELL = 2
 
 MORE_ROWS = 1500
 """Rows beside those, for strategies of few cells and for mixtures."""
+
+
+COSINE_ARRAYS = ("half", "weights", "directions", "gains")
+"""Members of a cosine strategy: its arrays, in the order of its constructor."""
 
 
 class ArrayStore:
@@ -345,6 +350,10 @@ def strategy_data(strategy: Strategy, store: ArrayStore) -> dict[str, Any]:
     """A strategy as plain data; its matrices go to the store."""
     if isinstance(strategy, FourierStrategy):
         return {"kind": "fourier", "kernel": store.put(strategy.kernel)}
+    if isinstance(strategy, CosineStrategy):
+        arrays = (strategy.half, strategy.weights, strategy.directions, strategy.gains)
+        names = zip(COSINE_ARRAYS, (store.put(a) for a in arrays), strict=True)
+        return {"kind": "cosine", **dict(names)}
     if isinstance(strategy, KroneckerStrategy):
         parts = [_part_data(p, store) for p in strategy.parts]
         return {"kind": "kronecker", "shape": list(strategy.shape), "parts": parts}
@@ -366,6 +375,11 @@ def read_strategy(data: Field, store: ArrayStore) -> Strategy:
     Raises:
       StorageError: it is no strategy, or one with many more rows than cells.
     """
+    if "half" in data.read_mapping():
+        field = data.read_object("kind", *COSINE_ARRAYS)
+        field["kind"].read_choice(["cosine"])
+        half, weights, directions, gains = (store.read_finite(field[name]) for name in COSINE_ARRAYS)
+        return data.build(lambda: CosineStrategy(half, weights, directions, gains))
     if "terms" in data.read_mapping():
         field = data.read_object("kind", "terms")
         field["kind"].read_choice(["mixture"])

@@ -25,7 +25,7 @@ from qcompile.plan.plan import Plan
 from qcompile.plan.upgrades import OLDEST, upgrade_plan
 from qcompile.queries.workload import Workload
 from qcompile.solvers.solution import Solution
-from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Strategy
+from qcompile.strategy import CosineStrategy, FourierStrategy, KroneckerStrategy, MixtureStrategy, Strategy
 from qcompile.support import archive
 from qcompile.support.arrays import IntArray
 from qcompile.support.json_fields import Field
@@ -223,6 +223,9 @@ def _largest_entries(strategy: Strategy) -> list[float]:
             return [size for t in strategy.terms for size in _largest_entries(t)]
         case KroneckerStrategy():
             return [p.largest for p in strategy.parts]
+        case CosineStrategy():
+            arrays = (strategy.half, strategy.weights, strategy.directions, strategy.gains)
+            return [float(np.abs(a).max()) for a in arrays if a.size]
         case FourierStrategy():
             return [float(np.abs(strategy.kernel).max(initial=0.0))]
         case _:

@@ -131,7 +131,7 @@ class FourierStrategy(Strategy):
         ``2 t |k|^2`` in every entry; the transform back adds ``t |v|`` in the 2-norm.
         """
         v = self._autocorrelation
-        transform = sum(_transform_error(n) for n in self.shape)
+        transform = sum(transform_error(n) for n in self.shape)
         return math.ceil(transform / EPS * (2 + float(np.sqrt((v * v).sum())) / float(v.flat[0]))) + 8
 
     def column_norms(self) -> Array:
@@ -143,12 +143,12 @@ class FourierStrategy(Strategy):
         return np.stack([_circulant_row(self._autocorrelation, int(i)).ravel()[first:] for i in where])
 
     def rounding_error(self, x: Array) -> float:
-        """Three transforms, each with a relative 2-norm error below `_transform_error`.
+        """Three transforms, each with a relative 2-norm error below `transform_error`.
 
         The errors of x and of the result pass through B, whose norm is its largest eigenvalue; that of the kernel is an
         error of any one eigenvalue, which only the 2-norm of all of them bounds.
         """
-        transform = sum(_transform_error(n) for n in self.shape)
+        transform = sum(transform_error(n) for n in self.shape)
         spectrum = np.abs(np.fft.fftn(self.kernel))
         largest, norm = float(spectrum.max()), float(np.sqrt((spectrum**2).sum()))
         return transform * (2 * largest + norm) * float(np.sqrt((x * x).sum()))
@@ -231,7 +231,7 @@ def _circulant_row(kernel: Array, row: int) -> Array:
     return kernel[np.ix_(*picks)]
 
 
-def _transform_error(n: int) -> float:
+def transform_error(n: int) -> float:
     """A bound of the relative 2-norm error of a transform of length n.
 
     Stages of small radix: 8 log2(n) eps (Higham 2002, theorem 24.2), taken four times. A prime factor p is summed

@@ -16,7 +16,7 @@ import numpy as np
 from qcompile.lattice.gram import Gram
 from qcompile.lattice.lattice import Group, Problem, Term
 from qcompile.solvers.solution import Solution
-from qcompile.strategy import KroneckerStrategy, MatrixPart, Part, Strategy
+from qcompile.strategy import CosineStrategy, KroneckerStrategy, MatrixPart, Part, Strategy
 from qcompile.support.arrays import require_memory
 
 WRITTEN_COPIES = 3
@@ -127,6 +127,8 @@ def _move_parts(strategy: Strategy, axes: Sequence[int]) -> list[Part]:
     if isinstance(strategy, KroneckerStrategy):
         return [p.moved([axes[a] for a in p.axes]) for p in strategy.parts]
     require_memory("a circulant, written out", WRITTEN_COPIES * strategy.rows**2, "use solver='wff' or coarser cells")
+    if isinstance(strategy, CosineStrategy):
+        return [MatrixPart(tuple(axes), strategy.shape, strategy.independent_rows())]
     (matrix,) = strategy.factors(range(len(axes)))
     return [MatrixPart(tuple(axes), strategy.shape, matrix)]
 

@@ -17,9 +17,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from qcompile.lattice.gram import Gram
 from qcompile.lattice.lattice import Problem
-from qcompile.queries.factors import Prefix
+from qcompile.lattice.ordered_grams import is_centred_prefix
 from qcompile.solvers.bounds.lower_bound import lower_bound
 from qcompile.solvers.composite.mixture import best_mixture
 from qcompile.solvers.route import Bound, Route
@@ -43,7 +42,7 @@ class Sawtooth(Route):
     def why_not(self, problem: Problem) -> str | None:
         """A reason unless the problem is a centred prefix alone."""
         groups = [g for t in problem.terms for g in t.groups]
-        alone = len(problem.terms) == len(groups) == 1 and _is_centred_prefix(groups[0].gram)
+        alone = len(problem.terms) == len(groups) == 1 and is_centred_prefix(groups[0].gram)
         return None if alone else "no centred prefix alone"
 
     def solve(self, problem: Problem) -> Solution:
@@ -51,12 +50,6 @@ class Sawtooth(Route):
         self.require(problem)
         (n,) = problem.shape
         return best_mixture(problem, [_sawtooths(n), _ramp(n)], self.bound(problem), self.name)
-
-
-def _is_centred_prefix(gram: Gram) -> bool:
-    """Also beside an ``other`` cell: as the last of the order it would add one query, the total, centred 0."""
-    centred = ((True, ""),)
-    return gram.key in ((Prefix.kind, gram.cells, centred), (Prefix.kind, gram.cells, "other", centred))
 
 
 def _sawtooths(n: int) -> FourierStrategy:

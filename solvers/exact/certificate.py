@@ -51,6 +51,10 @@ class DualProblem:
         """The same weight on every cell."""
         return np.full(len(self.sizes), 1 / self.sizes.sum())
 
+    def evaluate(self, mu: Array) -> DualPoint:
+        """The certificate at ``mu``; see `evaluate`."""
+        return evaluate(self, mu)
+
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:

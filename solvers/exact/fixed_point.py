@@ -6,7 +6,10 @@ to 1. Larger exponents need half to a third of the iterations; they are tried fi
 
 from __future__ import annotations
 
-from qcompile.solvers.exact.certificate import DualPoint, DualProblem, Incumbent, evaluate
+from typing import Protocol
+
+from qcompile.solvers.exact.certificate import DualPoint, Incumbent
+from qcompile.support.arrays import Array
 
 FASTEST = 3.0
 """Largest exponent: 4 was seen to cycle."""
@@ -15,11 +18,22 @@ PATIENCE = 20
 """Iterations without any improvement before double precision is taken to be exhausted."""
 
 
-def fixed_point(problem: DualProblem, start: DualPoint, best: Incumbent, gap: float, iterations: int) -> DualPoint:
+class Dual(Protocol):
+    """A dual problem: dense in blocks, or of a structure of its own."""
+
+    @property
+    def sizes(self) -> Array:
+        """Number of cells per orbit."""
+
+    def evaluate(self, mu: Array) -> DualPoint:
+        """The certificate at ``mu``."""
+
+
+def fixed_point(problem: Dual, start: DualPoint, best: Incumbent, gap: float, iterations: int) -> DualPoint:
     """Iterate until the certified gap is at most ``gap``, the iterations are used up, or nothing improves.
 
     Args:
-      problem: the blocks.
+      problem: gives the certificate at any weights.
       start: where to begin; its weights must be positive wherever the optimum's may be.
       best: updated with every point.
       gap: relative, of the squared error.
@@ -33,7 +47,7 @@ def fixed_point(problem: DualProblem, start: DualPoint, best: Incumbent, gap: fl
         if best.gap <= gap or stalled > PATIENCE:
             break
         mu = point.mu * (point.variances / point.value) ** exponent
-        following = evaluate(problem, mu / (problem.sizes @ mu))
+        following = problem.evaluate(mu / (problem.sizes @ mu))
         if following.value < point.value and exponent > 1:
             exponent = 1.0  # the step was too long: back to the monotone one, from the same point
             continue

@@ -34,6 +34,7 @@ from qcompile.privacy.noise.rounded_gaussian import (
     rounded_gaussian,
 )
 from qcompile.queries.factors import Affine, Circular, Prefix, Range
+from qcompile.solvers.composite.cosine import correct, dual_weights, plain_strategy
 from qcompile.strategy import FourierStrategy, KroneckerStrategy, MixtureStrategy, Strategy
 from qcompile.support.arrays import Array, BoolArray, IntArray
 from tests.conformance.helpers import family, integers, workload
@@ -384,11 +385,13 @@ def strategies() -> dict[str, Strategy]:
     assert (len(product.parts), len(dense.parts)) == (2, 1)
     fourier = compile(circular, solver="wff").strategies[-1]
     assert isinstance(fourier, FourierStrategy)
-    return {"dense": dense, "product": product, "Fourier": fourier, "mixture": MixtureStrategy([product, dense])}
+    mixture = MixtureStrategy([product, dense])
+    cosine = correct(plain_strategy(70), dual_weights(70, 1e-3).point.mu, 5)
+    return {"dense": dense, "product": product, "Fourier": fourier, "mixture": mixture, "cosine": cosine}
 
 
 @pytest.mark.parametrize("total", [10**3, 10**12])
-@pytest.mark.parametrize("kind", ["dense", "product", "Fourier", "mixture"])
+@pytest.mark.parametrize("kind", ["dense", "product", "Fourier", "mixture", "cosine"])
 def test_all_errors_from_the_counts_on_are_within_the_margin(kind: str, total: int, digits: None) -> None:
     """As a release does it: ``B x`` by BLAS or by transforms, its a-priori bound, division by the grid, first look."""
     strategy = strategies()[kind]

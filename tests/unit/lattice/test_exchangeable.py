@@ -77,7 +77,7 @@ def test_a_product_with_many_labels_is_solved_by_its_factors() -> None:
 
 
 def test_dense_grams_of_several_factors_count_together() -> None:
-    text = "schema { a : integer 0..4999 drop; b : integer 0..4998 drop } workload { m : prefix(a); n : prefix(b) }"
-    with pytest.raises(SizeError, match=r"prefix\(a\) on 5,000 values beside 1 other needs 799.8 MB .* 700.0 MB"):
+    text = "schema { a : integer 0..4999 drop; b : integer 0..4998 drop } workload { m : circular(a); n : circular(b) }"
+    with pytest.raises(SizeError, match=r"circular\(a\) on 5,000 values beside 1 other needs 799.8 MB .* 700.0 MB"):
         compile(text, max_memory=7 * 10**8)
     assert Prefix(attribute(3)).exchangeable_gram is None

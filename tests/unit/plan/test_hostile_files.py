@@ -21,10 +21,12 @@ import pytest
 
 from qcompile.api import Plan, Release, compile, load_plan, load_release
 from qcompile.errors import QCompileError, SizeError, StorageError
+from qcompile.plan.encoding import COSINE_ARRAYS, ArrayStore, read_strategy
 from qcompile.privacy.budget import Budget
 from qcompile.queries.factors import Marginal, Prefix, Range
 from qcompile.support import archive
-from qcompile.support.arrays import digest
+from qcompile.support.arrays import Array, digest
+from qcompile.support.json_fields import Field
 from tests.conformance.helpers import family, integers, workload
 from tests.unit.plan.test_files import edit, members, reseal, rewrite
 
@@ -463,6 +465,34 @@ CLAIMS: dict[str, Callable[[dict[str, Any]], None]] = {
     "an unknown block": lambda d: d.update(blocks=[["\x1b[2J"]]),
     "a plan of nothing": lambda d: d["workload"].update(families=[]),
 }  # fmt: skip
+
+
+def forged_cosines() -> dict[str, tuple[Array, Array, Array, Array]]:
+    """What each array of a cosine strategy might be in a forged file, beside three that fit."""
+    half, weights, x, gains = np.array([1.0, 0.0, -0.5, 0.0]), np.ones(3), np.array([[1.0], [0.0], [-1.0]]), np.ones(1)
+    half = half - (half.sum() + half[1:-1].sum()) / 6
+    return {
+        "a filter of another length": (half[:-1], weights, x, gains),
+        "a filter with a constant part": (half + 1, weights, x, gains),
+        "a filter of nothing": (0 * half, weights, x, gains),
+        "no weights": (half[:1], weights[:0], x[:0], gains),
+        "weights of two axes": (half, weights[:, None], x, gains),
+        "a weight of 0": (half, np.array([1.0, 0.0, 1.0]), x, gains),
+        "directions of another length": (half, weights, x[:2], gains),
+        "directions with a total": (half, weights, x + 1, gains),
+        "a gain too many": (half, weights, x, np.ones(2)),
+        "a gain of 0": (half, weights, x, np.zeros(1)),
+        "a gain that takes all": (half, weights, x, -np.ones(1)),
+        "an infinite gain": (half, weights, x, np.array([np.inf])),
+    }
+
+
+@pytest.mark.parametrize("case", forged_cosines())
+def test_forged_cosine_strategies_are_refused(case: str) -> None:
+    store = ArrayStore()
+    data = {name: store.put(a) for name, a in zip(COSINE_ARRAYS, forged_cosines()[case], strict=True)}
+    with pytest.raises(StorageError):
+        read_strategy(Field({"kind": "cosine", **data}), store)
 
 
 FORGED_PARTS: list[dict[str, Any]] = [

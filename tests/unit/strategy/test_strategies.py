@@ -6,8 +6,10 @@ import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from qcompile.errors import SizeError
@@ -19,7 +21,7 @@ from qcompile.queries.factors.base import OneAttribute
 from qcompile.queries.schema import Attribute, IntegerDomain
 from qcompile.solvers.exact import optimal
 from qcompile.solvers.solver import solve
-from qcompile.strategy import FourierStrategy, KroneckerStrategy, MatrixPart, ResidualPart, Strategy
+from qcompile.strategy import CosineStrategy, FourierStrategy, KroneckerStrategy, MatrixPart, ResidualPart, Strategy
 from qcompile.strategy.base import Block
 from qcompile.strategy.kronecker import components
 from qcompile.support.arrays import Array
@@ -40,6 +42,14 @@ def kernel(*shape: int) -> Array:
 
 def low_rank(rows: int, columns: int) -> Array:
     return np.concatenate([numbers(rows - 1, columns, seed=2), numbers(rows - 1, columns, seed=2)[:1]])
+
+
+def cosine(size: int, directions: int) -> CosineStrategy:
+    """A filter that measures all frequencies, other weights in each cell, and directions that are not orthonormal."""
+    gains, x = np.array([-0.4, 0.7, 0.01])[:directions], numbers(size, directions, seed=6)
+    half = np.power(0.6, np.arange(size + 1.0))
+    half -= (half.sum() + half[1:-1].sum()) / (2 * size)
+    return CosineStrategy(half, 1 + numbers(size) ** 2, x - x.mean(axis=0), gains)
 
 
 STRATEGIES: dict[str, Strategy] = {
@@ -67,6 +77,9 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "Fourier, one axis": FourierStrategy(kernel(5)),
     "Fourier, two axes": FourierStrategy(kernel(3, 4)),
+    "cosine": cosine(6, 3),
+    "cosine, two cells": cosine(2, 1),
+    "cosine, no directions": cosine(7, 0),
 }
 each = pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=list(STRATEGIES))
 
@@ -78,6 +91,8 @@ def written_out(strategy: Strategy) -> Array:
         cells = list(np.ndindex(shape))
         differences = [[tuple((i - j) % m for i, j, m in zip(a, b, shape, strict=True)) for b in cells] for a in cells]
         return np.array([[strategy.kernel[d] for d in row] for row in differences])
+    if isinstance(strategy, CosineStrategy):
+        return exactly_cosine(strategy).astype(np.float64)
     assert isinstance(strategy, KroneckerStrategy)
     tensor = np.ones((1, 1))
     for p in strategy.parts:
@@ -85,6 +100,20 @@ def written_out(strategy: Strategy) -> Array:
     order = [a for p in strategy.parts for a in p.axes]
     tensor = tensor.reshape((len(tensor), *(shape[a] for a in order)))
     return tensor.transpose((0, *(1 + order.index(a) for a in range(len(shape))))).reshape(-1, n)
+
+
+def fractions(x: Array) -> npt.NDArray[Any]:
+    return np.array([Fraction(float(v)) for v in x.ravel()], dtype=object).reshape(x.shape)
+
+
+def exactly_cosine(strategy: CosineStrategy) -> npt.NDArray[Any]:
+    """B of a cosine strategy by its definition, in rational numbers."""
+    n, half = strategy.rows, fractions(strategy.half)
+    at = range(n)
+    reflected = np.array([[half[abs(i - j)] + half[min(i + j + 1, 2 * n - i - j - 1)] for j in at] for i in at])
+    x, identity = fractions(strategy.directions), fractions(np.eye(n))
+    stretch = identity + (x * fractions(strategy.gains)) @ x.T
+    return np.asarray(stretch @ (reflected * fractions(strategy.weights)) @ (identity - Fraction(1, n)))
 
 
 @each
@@ -129,7 +158,9 @@ def test_sensitivity_is_an_exact_upper_bound_and_tight(strategy: Strategy) -> No
             (max(sum(Fraction(float(v)) ** 2 for v in c) for c in p.written_out().T) for p in strategy.parts),
             start=Fraction(1),
         )
-    assert exactly <= bound <= exactly * (1 + Fraction(1, 10**12))
+    if isinstance(strategy, CosineStrategy):
+        exactly = max((exactly_cosine(strategy) ** 2).sum(axis=0))
+    assert exactly <= bound <= exactly * (1 + Fraction(1, 10 ** (10 if isinstance(strategy, CosineStrategy) else 12)))
 
 
 @each
@@ -146,6 +177,8 @@ def test_exact_entries_and_the_bound_on_rounding(strategy: Strategy) -> None:
         b = written_out(strategy)
         for row, found in enumerate(strategy.exact_entries(x)(np.arange(strategy.rows))):
             assert abs(found - Fraction(float(floats[row]))) <= Fraction(float(bounds[row]))
+            if isinstance(strategy, CosineStrategy):
+                assert found == exactly_cosine(strategy)[row] @ x.astype(object)
             assert float(found) == pytest.approx(float(b[row] @ x.ravel()), abs=1e-9 * largest)
 
 
