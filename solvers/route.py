@@ -38,12 +38,14 @@ class Job:
     """Work that several classes may share.
 
     Attributes:
-      key: equal for equal work.
+      key: equal for the same problem.
+      gap: the certified relative gap that it is solved to; what is solved to a smaller one need not be done again.
       run: does the work; the route remembers the result.
       cells: of the problem that is solved.
     """
 
     key: Hashable
+    gap: float
     run: Callable[[], object]
     cells: int
 

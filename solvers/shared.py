@@ -32,10 +32,17 @@ class Shared:
 
     def __init__(self) -> None:
         self._solutions: dict[Hashable, Solution] = {}
+        self._prepared: dict[Hashable, Solution] = {}
         self._bounds: dict[Hashable, float] = {}
 
     def solve(self, route: Route, problem: Problem, gap: float) -> Solution:
-        """The solution by a route with some gap; every problem takes the same route at a gap."""
+        """The solution by a route with some gap; every problem takes the same route at a gap.
+
+        One that was prepared and is certified to the gap is not solved again.
+        """
+        prepared = self._prepared.get(problem.key)
+        if prepared is not None and prepared.gap <= gap:
+            return prepared
         key = problem.key, gap
         if key not in self._solutions:
             self._solutions[key] = route.solve(problem)
@@ -44,6 +51,10 @@ class Shared:
     def group(self, problem: Problem, gap: float) -> Solution:
         """The solution of one group alone."""
         return self.solve(SingleGroup(gap), problem, gap)
+
+    def prepare(self, route: Route, problem: Problem, gap: float) -> None:
+        """Solve a problem before all others, whose solutions then do not depend on the order of the threads."""
+        self._prepared[problem.key] = self.solve(route, problem, gap)
 
     def bound(self, key: Hashable, compute: Callable[[], float]) -> float:
         """A bound, computed once."""
@@ -203,10 +214,10 @@ class Factors(Route):
             return []
         share = self._share(factors)
         parts = [group_problem(g.gram, problem.uniform) for g in factors.groups]
-        jobs = [Job((p.key, share), partial(self.shared.group, p, share), p.cells) for p in parts]
+        jobs = [Job(p.key, share, partial(self.shared.prepare, SingleGroup(share), p, share), p.cells) for p in parts]
         rest, exact = factors.rest, Optimal(share)
         if rest is not None and exact.why_not(rest) is None and not exact.is_slow(rest):
-            jobs.append(Job((rest.key, share), partial(self.shared.solve, exact, rest, share), rest.cells))
+            jobs.append(Job(rest.key, share, partial(self.shared.prepare, exact, rest, share), rest.cells))
         return jobs
 
     def _share(self, factors: Factored) -> float:

@@ -76,8 +76,11 @@ def solve(
 
 
 def _solve_shared(route: Route, problems: Sequence[Problem], workers: int | None) -> None:
-    """Solve the parts that several classes may share, each once."""
-    jobs: dict[Hashable, Job] = {job.key: job for p in problems for job in route.jobs(p)}
+    """Solve the parts that several classes may share, each once: to the smallest gap that any of them needs."""
+    jobs: dict[Hashable, Job] = {}
+    for job in (job for p in problems for job in route.jobs(p)):
+        if job.key not in jobs or job.gap < jobs[job.key].gap:
+            jobs[job.key] = job
     for _ in in_order([job.run for job in jobs.values()], sum(job.cells**2 for job in jobs.values()), workers):
         pass
 

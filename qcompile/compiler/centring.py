@@ -4,8 +4,9 @@ Costs and variances add up whatever u is, so the weights are free; uniform ones 
 same size and the same factors share their weights. Where all factors of an attribute are unchanged by permutations or
 by cyclic shifts, uniform weights are optimal and stay.
 
-L-BFGS minimises the logarithm of the total (`total`). For a product of one-attribute factors the optimal u is also the
-optimum over all matrix mechanisms.
+L-BFGS minimises the logarithm of the total (`total_error`), from uniform weights or from those of each axis's own
+optimum (`axis_optimum`), whichever are better. For a product of one-attribute factors these are the optimum over all
+matrix mechanisms already.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from qcompile.compiler.total_error import TotalError
+from qcompile.compiler.axis_optimum import axis_weights
+from qcompile.compiler.total_error import WORK, TotalError
+from qcompile.lattice.ordered_grams import WRITTEN_CELLS as LONGEST
 from qcompile.queries.factors import Circular, Factor, Marginal
 from qcompile.queries.workload import Workload
 from qcompile.support.arrays import Array
@@ -52,16 +55,27 @@ def optimised_centrings(
     if not roles:
         return []
     total = TotalError(workload, roles, blocks)
+    starts = {names: _start(workload, names, blocks) for names in roles}
     if total.bounded_cells == 0:
-        return [_by_attribute(roles, _minimise(total, progress))]
+        return [_by_attribute(roles, _minimise(total, [starts[names] for names in roles], progress))]
     candidates = []
     # Roles without a large sum or a node left out: what is searched there is the plan's own error.
     certain = [names for names in roles if not total.bounded & set(names)]
     if certain:
-        candidates.append(_by_attribute(certain, _minimise(TotalError(workload, certain, blocks), progress)))
+        known = TotalError(workload, certain, blocks)
+        candidates.append(_by_attribute(certain, _minimise(known, [starts[names] for names in certain], progress)))
     if total.bounded_cells <= TRUSTED_CELLS:
-        candidates.append(_by_attribute(roles, _minimise(total, progress)))
+        candidates.append(_by_attribute(roles, _minimise(total, [starts[names] for names in roles], progress)))
+    # An axis that is too long to be searched has its closed form all the same.
+    long = {name: u for names, u in starts.items() for name in names if u is not None and len(u) ** 3 > WORK}
+    if long:
+        candidates.append({**(candidates[-1] if candidates else {}), **long})
     return candidates
+
+
+def _start(workload: Workload, names: Sequence[str], blocks: Sequence[Sequence[str]]) -> Array | None:
+    """The closed form of the attributes that share their weights."""
+    return axis_weights(workload, names[0], [name for block in blocks for name in block])
 
 
 def _by_attribute(roles: Sequence[tuple[str, ...]], weights: Sequence[Array]) -> dict[str, Array]:
@@ -78,7 +92,7 @@ def free_roles(workload: Workload, blocks: Sequence[Sequence[str]] = ()) -> list
             for role, axis in zip(x.roles, x.axis_order, strict=True):
                 name = x.names[axis]
                 seen.setdefault(name, set()).add((x.key, role, f.weight, f.choose))
-                if not _is_invariant(x) and x.shape[axis] > 1:
+                if not _is_invariant(x) and 1 < x.shape[axis] <= LONGEST:
                     free.add(name)
     groups: dict[object, list[str]] = {}
     for a in workload.schema:
@@ -92,8 +106,8 @@ def _is_invariant(factor: Factor) -> bool:
     return isinstance(factor, Marginal) or (isinstance(factor, Circular) and not factor.leaves_other)
 
 
-def _minimise(total: TotalError, progress: Callable[[int, int], None]) -> list[Array]:
-    """L-BFGS from uniform weights, in variables whose sum does not matter; the best weights seen on the way."""
+def _minimise(total: TotalError, start: Sequence[Array | None], progress: Callable[[int, int], None]) -> list[Array]:
+    """L-BFGS from the better of two starts, in variables whose sum does not matter; the best weights on the way."""
     from scipy.optimize import minimize
 
     ends = np.cumsum(total.sizes)
@@ -110,5 +124,10 @@ def _minimise(total: TotalError, progress: Callable[[int, int], None]) -> list[A
         return value, np.concatenate([(g - g.mean()) / len(g) for g in gradients])
 
     options: Any = {"maxiter": STEPS, "ftol": TOLERANCE, "gtol": 1e-9, "maxcor": 20}
-    minimize(objective, np.zeros(ends[-1]), jac=True, method="L-BFGS-B", options=options)
+    uniform = np.zeros(ends[-1])
+    closed = [np.zeros(n) if u is None else n * u - 1 for n, u in zip(total.sizes, start, strict=True)]
+    objective(uniform)
+    if any(u is not None for u in start):
+        objective(np.concatenate(closed))
+    minimize(objective, min(seen, key=lambda s: s[0])[1], jac=True, method="L-BFGS-B", options=options)
     return weights(min(seen, key=lambda s: s[0])[1])

@@ -21,6 +21,7 @@ import numpy as np
 from qcompile.solvers.exact.certificate import DualPoint, DualProblem, Incumbent, RootBlock, evaluate, restrict
 from qcompile.solvers.exact.fixed_point import fixed_point
 from qcompile.solvers.exact.interior_point import interior_point, work
+from qcompile.solvers.exact.quasi_newton import quasi_newton
 from qcompile.support.arrays import Array
 
 ITERATIONS = 80
@@ -29,11 +30,9 @@ ITERATIONS = 80
 HESSIAN_WORK = 1e9
 """Multiplications of a Hessian up to which it does."""
 
-ROUNDS, FULL_ITERATIONS, ACTIVE = 6, 8, 1e-3
-"""For problems with few cells of weight: rounds, iterations on all cells in each, and the least share to count."""
-
-SPREAD = 0.1
-"""Share of a warm start's weight that is spread evenly where many cells are slack: what is 0 comes back slowly."""
+FIRST, ROUNDS, ACTIVE = 8, 4, 1e-3
+"""For problems with few cells of weight: fixed-point iterations from even weights, rounds, and the least share of the
+largest weight to count."""
 
 SMALLEST = 1e-7
 """Elsewhere every cell starts with at least this share of the uniform weight."""
@@ -64,8 +63,8 @@ class Envelope:
         return self.point.value**2
 
     @cached_property
-    def _rows(self) -> Array:
-        """B with V0 = B'B, ``(rank, cells)``."""
+    def rows(self) -> Array:
+        """B with V0 = B'B, of a diagonal of about S, ``(rank, cells)``."""
         ((values, vectors),) = self.point.eigen
         return np.asarray((values**-0.25)[:, None] * (vectors.T @ self.root))
 
@@ -78,7 +77,7 @@ class Envelope:
 
     def axis_gradient(self, axis: int) -> Array:
         """dL/du of one axis, up to a constant: meaningful for changes that sum to 0."""
-        rows = np.moveaxis(self._rows.reshape(-1, *self.shape), axis + 1, -1)
+        rows = np.moveaxis(self.rows.reshape(-1, *self.shape), axis + 1, -1)
         weights = np.moveaxis(self.mu.reshape(self.shape), axis, -1)
         weighted = (rows * weights).sum(axis=-1)
         return np.asarray(-2 * self.point.value * np.tensordot(weighted, rows, axes=weighted.ndim))
@@ -101,30 +100,38 @@ def envelope(root: Array, shape: Sequence[int], start: Array | None, gap: float)
     point = evaluate(posed, _start(start, n, slack))
     best = Incumbent(point)
     if slack:
-        _few_cells(posed, point, best, gap)
+        point = _few_cells(posed, point, best, gap, warm=start is not None)
     else:
         fixed_point(posed, point, best, gap, ITERATIONS)
     if best.gap > gap and work(posed) <= HESSIAN_WORK:
         cold = evaluate(posed, posed.uniform())
         interior_point(posed, cold, best, gap)
         fixed_point(posed, cold, best, gap, ITERATIONS)
-    return Envelope(tuple(shape), root, best.point)
+    # S is what is differentiated: of two points the one with more of it is nearer to the optimum, whatever its peak.
+    return Envelope(tuple(shape), root, max(best.point, point, key=lambda p: p.value))
 
 
-def _few_cells(posed: DualProblem, point: DualPoint, best: Incumbent, gap: float) -> None:
-    """Most cells of a problem of low rank carry no weight: a few iterations find the others, the next are on those."""
+def _few_cells(posed: DualProblem, point: DualPoint, best: Incumbent, gap: float, *, warm: bool) -> DualPoint:
+    """Most cells of a problem of low rank carry no weight: the others alone are iterated on, then all are looked at.
+
+    Returns:
+      The last point.
+    """
+    if not warm:
+        point = fixed_point(posed, point, best, gap, FIRST)
     for _ in range(ROUNDS):
-        point = fixed_point(posed, point, best, gap, FULL_ITERATIONS)
-        if best.gap <= gap:
+        excess = point.variances / point.value - 1
+        if best.gap <= gap or (point is not best.point and excess.max() <= gap):
             break
-        active = np.flatnonzero(point.mu > ACTIVE * point.mu.max())
+        weighty = point.mu > ACTIVE * point.mu.max()
+        active = np.flatnonzero(weighty | (excess > gap))
         part = restrict(posed, active)
-        inner = evaluate(part, point.mu[active] / point.mu[active].sum())
-        inner = fixed_point(part, inner, Incumbent(inner), gap / 2, ITERATIONS)
-        mu = point.mu.copy()
-        mu[active] = inner.mu * point.mu[active].sum()
+        inner = quasi_newton(part, np.maximum(point.mu[active], ACTIVE * point.mu.max()))
+        mu = np.zeros(len(point.mu))
+        mu[active] = inner.mu
         point = evaluate(posed, mu)
         best.add(point)
+    return point
 
 
 def _largest(query: Array) -> Array:
@@ -138,6 +145,6 @@ def _start(mu: Array | None, n: int, slack: bool) -> Array:
     if mu is None:
         return np.full(n, 1 / n)
     if slack:
-        return (1 - SPREAD) * mu + SPREAD / n
+        return np.asarray(mu / mu.sum())
     raised = np.maximum(mu, SMALLEST / n)
     return np.asarray(raised / raised.sum())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -113,8 +114,18 @@ def _numbers(problem: Problem) -> int:
 
 def _largest_block(problem: Problem) -> int:
     """Columns of the largest symmetric block of a dense Gram."""
-    symmetry = find_symmetry(problem.shape, matrix_invariant(dense_gram(problem), span_gram(problem)))
-    return max(len(b.orbits) for b in symmetry.blocks)
+    return max(len(b.orbits) for b in _dense_symmetry(problem, dense_gram(problem), span_gram(problem)).blocks)
+
+
+_SYMMETRIES: WeakKeyDictionary[Problem, Symmetry] = WeakKeyDictionary()
+
+
+def _dense_symmetry(problem: Problem, gram: Array, span: Array) -> Symmetry:
+    """The symmetry of a dense Gram, which is asked for before the problem is solved, and then once more."""
+    found = _SYMMETRIES.get(problem)
+    if found is None:
+        found = _SYMMETRIES[problem] = find_symmetry(problem.shape, matrix_invariant(gram, span))
+    return found
 
 
 def solve_with_weights(problem: Problem, gap: float) -> tuple[Solution, Array]:
@@ -215,6 +226,6 @@ def _short_blocks(problem: Problem) -> tuple[Symmetry, BlockRoots]:
 
 def _dense_blocks(problem: Problem) -> tuple[Symmetry, BlockRoots]:
     gram, span = dense_gram(problem), span_gram(problem)
-    symmetry = find_symmetry(problem.shape, matrix_invariant(gram, span))
+    symmetry = _dense_symmetry(problem, gram, span)
     roots = dense_roots([(s.restrict(gram), s.restrict(span)) for s in symmetry.blocks])
     return symmetry, [(s, r) for s, r in zip(symmetry.blocks, roots, strict=True) if len(r)]

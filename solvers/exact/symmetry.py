@@ -90,7 +90,8 @@ def matrix_invariant(*grams: Array) -> Invariant:
 
 def root_invariant(root: Array) -> Invariant:
     """The test for ``R' R`` from R alone: permuting R's columns must be an orthogonal map of its rows."""
-    inverse = np.linalg.pinv(root)
+    basis, triangle = np.linalg.qr(root.T)
+    inverse = np.linalg.solve(triangle, basis.T).T  # the pseudo-inverse: R has full row rank
     scale, identity = 100 * TOLERANCE * np.abs(root).max(), np.eye(len(root))
 
     def unchanged(permutation: IntArray) -> bool:
