@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -63,18 +64,19 @@ def decompose(
     return symbolic(workload, weights, blocks, labels)[0]
 
 
-def require_grams(workload: Workload, centring: Container[str] = ()) -> None:
+def require_grams(workload: Workload, centring: Mapping[str, Array] = MappingProxyType({})) -> None:
     """Refuse a workload whose Gram matrices do not fit in memory together, before any of them is made.
 
     Args:
       workload: the families.
-      centring: names of the attributes with weights of their own.
+      centring: weights per attribute name, not checked yet.
 
     Raises:
       SizeError: names the largest.
     """
+    own = {name for name, u in centring.items() if len(set(np.ravel(np.asarray(u, dtype=object)).tolist())) > 1}
     factors = {f.key: f for family in workload.families for f in family.factors}
-    needs = {f: _gram_numbers(f, centring) for f in factors.values()}
+    needs = {f: _gram_numbers(f, own) for f in factors.values()}
     if not needs:  # nothing but the total
         return
     largest = max(needs, key=needs.__getitem__)

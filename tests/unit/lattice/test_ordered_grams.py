@@ -59,7 +59,8 @@ def test_only_uniform_centring_needs_no_matrix() -> None:
     with memory_budget(10**8):
         require_grams(workload)
         with pytest.raises(SizeError, match=r"prefix\(a\) on 5,000 values"):
-            require_grams(workload, ("a",))
+            require_grams(workload, {"a": np.arange(5000.0)})
+        require_grams(workload, {"a": np.full(5000, 1 / 5000)})
         gram = Projection(factor, (True,), (np.full(5000, 1 / 5000),)).gram()
         assert isinstance(gram, OrderedGram)
         with pytest.raises(SizeError, match="limit"):
