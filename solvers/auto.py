@@ -95,8 +95,16 @@ class Auto(Route):
         return _best(problem, attempts)
 
     def jobs(self, problem: Problem) -> list[Job]:
-        """The factors."""
-        return self._factors.jobs(problem)
+        """The factors, unless a basis of the whole is certified: their optima would not be used."""
+        return [] if self._has_basis(problem) else self._factors.jobs(problem)
+
+    def _has_basis(self, problem: Problem) -> bool:
+        """True if one of the bases is certified within the tolerance."""
+        if not problem.uniform or has_closed_form(problem):
+            return False
+        attempts = Attempts(self.gap, self.shared.lower_bound(problem))
+        bases = (Residual(), Fourier())
+        return any(b.why_not(problem) is None and _basis_reason(b, problem, attempts) is None for b in bases)
 
     def routes(self, problem: Problem) -> Iterator[Route]:
         """The routes in the order in which they are tried."""
