@@ -40,21 +40,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="the two smallest points of each series alone")
     parser.add_argument("-o", "--output", type=Path, help="write the page to this file instead of printing it")
     chosen = parser.parse_args(arguments)
-    baseline = float(_run("start-up", Job(products("prefix", 2, 1, "1"))).values["peak"])
-    sections = [_series(s, 2 if chosen.quick else None, baseline) for s in SERIES]
+    baseline = float(run("start-up", Job(products("prefix", 2, 1, "1"))).values["peak"])
+    sections = [section(s, 2 if chosen.quick else None, baseline) for s in SERIES]
     sections += [] if chosen.quick else [_singles()]
     write(page("Growth", [INTRODUCTION.format(baseline=megabytes(baseline))], sections), chosen.output)
 
 
-def _run(title: str, job: Job) -> Outcome:
+def run(title: str, job: Job) -> Outcome:
+    """Measure a job in a process of its own, and say on standard error how long it took."""
     outcome = measure(job, LIMIT)
     print(title, outcome.note or f"{outcome.process:.1f} s", file=sys.stderr, sep=", ")
     return outcome
 
 
-def _series(series: Series, points: int | None, baseline: float) -> str:
+def section(series: Series, points: int | None, baseline: float) -> str:
+    """The table of a series, or of its first points.
+
+    Args:
+      series: what is measured.
+      points: how many; all where None.
+      baseline: peak memory of a process that does nothing, in bytes.
+    """
     jobs = list(series.jobs.items())[:points]
-    outcomes = {x: _run(f"{series.title}, {x}", job) for x, job in jobs}
+    outcomes = {x: run(f"{series.title}, {x}", job) for x, job in jobs}
     lines = [[str(x), *_cells(o)] for x, o in outcomes.items()]
     found = {x: o.values for x, o in outcomes.items() if o.values}
     curves: list[Mapping[int, float]] = [
@@ -68,7 +76,7 @@ def _series(series: Series, points: int | None, baseline: float) -> str:
 
 
 def _singles() -> str:
-    lines = [[s.title, s.published, *_cells(_run(s.title, s.job))] for s in SINGLES]
+    lines = [[s.title, s.published, *_cells(run(s.title, s.job))] for s in SINGLES]
     return f"## Large workloads\n\n{table(['workload', 'published', *COLUMNS], lines)}"
 
 

@@ -96,7 +96,6 @@ SINGLES = (
         "3-way prefix and 3-way range, 3 attributes of 100 values",
         Job(text([100] * 3, [each("3", ["prefix"] * 3), each("3", ["range"] * 3)])),
     ),
-    Single("prefix, 1 attribute of 10,000 values", Job(products("prefix", 10_000, 1, "1"))),
     Single(
         "affine on a pair of 50 values each, to a gap of 1e-5",
         Job(text([50, 50], [pair("affine", 0, 1)]), {"gap": 1e-5}),
@@ -104,4 +103,12 @@ SINGLES = (
     Single(
         "abs on a pair of 50 values each, to a gap of 1e-5", Job(text([50, 50], [pair("abs", 0, 1)]), {"gap": 1e-5})
     ),
+)
+
+LONG_AXES = tuple(
+    Series(f"{kind}, 1 attribute of n values", "n", {n: Job(products(kind, n, 1, "1")) for n in sizes})
+    for kind, sizes in (
+        ("prefix", (300, 1000, 2500, 10_000, 30_000, 100_000)),
+        ("range", (300, 1000, 2500, 10_000, 100_000)),
+    )
 )

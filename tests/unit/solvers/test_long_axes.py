@@ -14,6 +14,7 @@ from qcompile.lattice.projection import Projection
 from qcompile.privacy.budget import Budget
 from qcompile.queries.factors import Factor, Marginal, Prefix, Range
 from qcompile.queries.schema import Attribute, IntegerDomain
+from qcompile.solvers.auto import Auto
 from qcompile.solvers.composite.cosine import LongPrefix, correct, dual_weights, plain_strategy, stretch
 from qcompile.solvers.composite.kronecker import group_problem
 from qcompile.solvers.exact.bridge import BridgeRoot
@@ -157,6 +158,18 @@ def test_a_product_with_a_long_prefix_is_within_the_tolerance() -> None:
     pair = next(c for c in plan.classes if c.attributes == ("a", "b"))
     assert pair.solver == "Kronecker of closed form, cosine basis"
     assert plan.gap < 1e-3
+
+
+def test_factors_are_prepared_once_and_only_where_no_basis_of_the_whole_is_certified() -> None:
+    ranges, prefixes = one_factor(Range(Attribute("a", IntegerDomain(0, 299)))), prefix_problem(300)
+    route = Auto()
+    assert route.jobs(ranges) == []
+    (job,) = route.jobs(prefixes)
+    assert (job.key, job.gap) == (prefixes.key, 1e-3)
+    job.run()
+    prepared = route.shared.group(prefixes, 1e-3)
+    assert route.shared.group(prefixes, 1e-8) is prepared  # it is certified to that as well
+    assert route.shared.group(prefixes, 1e-12) is not prepared
 
 
 @pytest.fixture(scope="module")
