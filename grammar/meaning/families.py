@@ -19,10 +19,13 @@ from qcompile.grammar.reading.words import name_text
 from qcompile.queries.factors import Circular, Factor, Marginal, Prefix, Random, Range
 from qcompile.queries.factors.base import OneAttribute
 from qcompile.queries.schema import Attribute
-from qcompile.queries.workload import Family, default_factor
+from qcompile.queries.workload import Family, Target, default_factor
 
 LARGEST_WEIGHT = 1e300
 """So that the sum of the weights of identical families stays finite."""
+
+SMALLEST_TARGET, LARGEST_TARGET = 1e-100, 1e100
+"""So that squares of targets, and their ratios, are numbers."""
 
 KINDS: dict[str, Callable[[Attribute], OneAttribute]] = {
     "marginal": Marginal,
@@ -46,10 +49,11 @@ def resolve_family(line: syntax.FamilyLine, scope: Scope, base: Path) -> Family:
     text = printer.expression(line.expression)
     name = text if line.name is None else line.name.text
     weight = 1.0 if line.weight is None else _weight(line.weight, scope.findings)
+    target = None if line.target is None else _target(line.target, scope.findings)
     if isinstance(line.expression, syntax.ProductNode):
-        return Family(name, text, resolve_product(line.expression, scope, base), weight)
+        return Family(name, text, resolve_product(line.expression, scope, base), weight, target=target)
     factors, sizes = _each(line.expression, scope)
-    return Family(name, text, factors, weight, choose=sizes)
+    return Family(name, text, factors, weight, choose=sizes, target=target)
 
 
 def _weight(number: syntax.Number, findings: Findings) -> float:
@@ -61,6 +65,15 @@ def _weight(number: syntax.Number, findings: Findings) -> float:
         hint = "only the ratios of weights matter: divide all of them"
         findings.fail(f"the weight {number.text} is too large", number.at, hint)
     return weight
+
+
+def _target(node: syntax.TargetNode, findings: Findings) -> Target:
+    number = node.std_error
+    value = float(number.text)
+    if not SMALLEST_TARGET <= value <= LARGEST_TARGET:
+        hint = "write the standard error that is small enough, for instance target 5"
+        findings.fail(f"a target is a standard error, 1e-100 to 1e100, got {number.text}", number.at, hint)
+    return Target(value, node.percent, node.largest)
 
 
 # --- products ---

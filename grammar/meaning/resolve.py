@@ -115,6 +115,8 @@ def _merge(families: Sequence[Placed], findings: Findings) -> list[Placed]:
     groups: dict[Hashable, list[Placed]] = {}
     for family, line in families:
         groups.setdefault((family.choose, family.factors), []).append((family, line))
+    for group in groups.values():
+        _check_targets(group, findings)
     return [
         (_merge_same([family for family, _ in group]), _note_repetitions(group, findings)) for group in groups.values()
     ]
@@ -122,7 +124,20 @@ def _merge(families: Sequence[Placed], findings: Findings) -> list[Placed]:
 
 def _merge_same(same: Sequence[Family]) -> Family:
     names = dict.fromkeys(family.name for family in same)
-    return replace(same[0], weight=math.fsum(f.weight for f in same), aliases=tuple(names)[1:])
+    target = next((f.target for f in same if f.target is not None), None)
+    return replace(same[0], weight=math.fsum(f.weight for f in same), aliases=tuple(names)[1:], target=target)
+
+
+def _check_targets(group: Sequence[Placed], findings: Findings) -> None:
+    """Identical families have one target, as they are answered once."""
+    first: Placed | None = None
+    for family, line in group:
+        if family.target is None or line.target is None:
+            continue
+        if first is not None and first[0].target != family.target:
+            message = f"families {first[0].name!r} and {family.name!r} have the same queries and different targets"
+            findings.error(message, line.target.at, "keep the stricter one")
+        first = first or (family, line)
 
 
 def _note_repetitions(group: Sequence[Placed], findings: Findings) -> syntax.FamilyLine:

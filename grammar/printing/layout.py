@@ -75,7 +75,7 @@ def _lines(block: syntax.SchemaBlock | syntax.WorkloadBlock) -> Iterator[Piece]:
 def _content(line: syntax.AttributeLine | syntax.FamilyLine) -> str:
     if isinstance(line, syntax.AttributeLine):
         return printer.domain(line.domain) + printer.modifiers(line.modifiers)
-    return printer.expression(line.expression) + printer.weight(line.weight)
+    return printer.expression(line.expression) + printer.weight(line.weight) + printer.target(line.target)
 
 
 @dataclass

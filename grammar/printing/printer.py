@@ -211,3 +211,11 @@ def weight(number: syntax.Number | None) -> str:
     """`` weight w``, or nothing for the weight 1."""
     text = "1" if number is None else operand(number)
     return "" if text == "1" else f" weight {text}"
+
+
+def target(node: syntax.TargetNode | None) -> str:
+    """`` target t``, with ``%`` and ``max`` where they stand; or nothing."""
+    if node is None:
+        return ""
+    percent, largest = " %" if node.percent else "", " max" if node.largest else ""
+    return f" target {operand(node.std_error)}{percent}{largest}"

@@ -279,6 +279,27 @@ FAMILIES = {
         "total weight 2 * prefix(a)",
         "total weight 1/2",
         "total weight 2 2",
+        "total weight 2 weight 3",
+        "total weight 2 %",
+        "total weight 2 max",
+    ),
+    Advice("'target' takes a standard error", "write target 5, target 2 % or target 5 max"): (
+        *_workload("total target", "total target = 2", "total target : 2", "total target x", "total target (2)"),
+        *_workload('total target "2"', "total target;", "total target *", "total target max", "total target %"),
+        *_workload_line("total target"),
+    ),
+    Advice(
+        "{found} cannot follow a target", "write weight 2 target 5 %, or target 5 max, then a new line or ';'"
+    ): _workload(
+        *(
+            f"total target 2{middle} {rest}"
+            for middle in ("", " %", " max", " % max")
+            for rest in ("total", "prefix(a)", "x", "* prefix(a)", "2", "weight 2", "target 3", "= 2", "(", '"x"')
+        ),
+        "total target 2 max %",
+        "total target 2 % %",
+        "total target 2 max max",
+        "total target 1/2",
     ),
     Advice("the threshold belongs inside the brackets", "write affine(a + b <= 3) or abs(a - b <= 3)"): _workload(
         *(f"{kind} {sign} 3" for kind in ("affine(a + b)", "prefix(a)") for sign in ("<=", "<", ">=", ">", "=", "!="))

@@ -75,7 +75,7 @@ DOMAINS = ("integer", "numeric", "category")
 MODIFIERS = ("clip", "drop", "other", "cyclic")
 KEYWORDS = frozenset(
     {*FACTORS, *DOMAINS, *MODIFIERS, "and", "or", "not", "in", "of", "all", "weight", "step", "true", "false"}
-    | {"schema", "workload", "language", "read_from_data"}
+    | {"schema", "workload", "language", "read_from_data", "target", "max"}
 )
 CHARACTERS: dict[str, tuple[str, str]] = {
     "&": ("'&' is not an operator", "write 'and'"),

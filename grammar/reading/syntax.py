@@ -279,12 +279,22 @@ Expression: TypeAlias = ProductNode | Each
 
 
 @dataclass(frozen=True)
+class TargetNode(Node):
+    """``target 5``, ``target 2 %``, ``target 5 max``."""
+
+    std_error: Number
+    percent: bool
+    largest: bool
+
+
+@dataclass(frozen=True)
 class FamilyLine(Node):
     """One line of the workload."""
 
     name: Name | None
     expression: Expression
     weight: Number | None
+    target: TargetNode | None
 
 
 # --- file ---

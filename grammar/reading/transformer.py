@@ -193,8 +193,13 @@ class TreeBuilder(Transformer_NonRecursive[Any, Any]):
         choices = None if isinstance(rest[0], Token) else tuple(rest)
         return syntax.Each(low, high, choices, at=region(meta))
 
+    def target(self, meta: Meta, children: list[Any]) -> syntax.TargetNode:
+        """The standard error, the per cent sign and ``max``."""
+        number, percent, largest = children
+        return syntax.TargetNode(number, percent is not None, largest is not None, at=region(meta))
+
     def family(self, meta: Meta, children: list[Any]) -> syntax.FamilyLine:
-        """Name, expression, weight."""
+        """Name, expression, weight, target."""
         return syntax.FamilyLine(*children, at=region(meta))
 
     # --- file ---

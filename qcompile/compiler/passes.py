@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from qcompile import grammar
 from qcompile.compiler.designs import Design, designs
+from qcompile.compiler.objectives import first_workload, solve_weights
 from qcompile.errors import OptionError, SizeError
 from qcompile.lattice.decompose import centring_weights, check_blocks, decompose, require_grams
 from qcompile.lattice.lattice import Lattice, Problem
 from qcompile.lattice.projection import is_uniform
 from qcompile.plan.allocation import GAP
+from qcompile.plan.objective import limits
 from qcompile.plan.options import CENTRINGS, GIVEN, SEARCHES, Options
 from qcompile.plan.plan import Plan
+from qcompile.queries.weighting import Weighting
 from qcompile.queries.workload import Workload
 from qcompile.solvers.attribute_strategies import attribute_strategies
 from qcompile.solvers.route import Route, RouteOptions
@@ -46,6 +50,7 @@ class Request:
     Attributes:
       source: the workload, its text or its file.
       options: of the plan.
+      objective: what was asked for; None where the workload decides.
       plain: the centring weights and blocks that the caller wrote out.
       strategies: per attribute, for a solver that takes strategies.
       workers: threads for solving.
@@ -54,6 +59,7 @@ class Request:
 
     source: Workload | str | Path
     options: Options
+    objective: str | None
     plain: Design
     strategies: Strategies
     workers: int | None
@@ -86,14 +92,14 @@ class Decomposed:
       workload: the families.
       options: with the labels of the strategies.
       route: solves the classes.
-      lattices: one per design, each made when it is asked for.
+      lattices: one per design, for given weights of the queries or those of the families.
     """
 
     request: Request
     workload: Workload
     options: Options
     route: Route
-    lattices: Iterator[Lattice]
+    lattices: tuple[Callable[[Weighting | None], Lattice], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +121,7 @@ def parse(request: Request) -> Parsed:
 
 def design(parsed: Parsed) -> Designed:
     """Workload to designs."""
-    request, workload = parsed.request, parsed.workload
+    request, workload = _with_objective(parsed.request, parsed.workload), parsed.workload
     require_grams(workload, request.plain.centring)
     weights = centring_weights(workload.schema, request.plain.centring)
     centring = {name: u for name, u in zip(workload.schema.names, weights, strict=True) if not is_uniform(u)}
@@ -123,8 +129,16 @@ def design(parsed: Parsed) -> Designed:
     options = request.options
     search = NO_SEARCH if options.blocks == GIVEN else options.blocks
     optimise = options.centring == "optimised"
-    compared = designs(workload, plain, optimise=optimise, search=search, progress=request.progress)
+    first = first_workload(workload, limits(workload, options))
+    compared = designs(first, plain, optimise=optimise, search=search, progress=request.progress)
     return Designed(request, workload, tuple(compared))
+
+
+def _with_objective(request: Request, workload: Workload) -> Request:
+    """The request with its objective: where none was chosen, the targets if there are any."""
+    if request.objective is not None or not any(f.target for f in workload.families):
+        return request
+    return replace(request, options=replace(request.options, objective="targets"))
 
 
 def decompose_designs(designed: Designed) -> Decomposed:
@@ -134,12 +148,12 @@ def decompose_designs(designed: Designed) -> Decomposed:
     strategies = attribute_strategies(workload.schema, request.strategies) if solver.takes_strategies else {}
     labels = {name: s.label for name, s in strategies.items()}
     options = replace(request.options, strategies=tuple(labels.items()))
-    lattices = (_decompose(workload, d, labels) for d in designed.designs)
+    lattices = tuple(partial(_decompose, workload, d, labels) for d in designed.designs)
     return Decomposed(request, workload, options, solver.of(RouteOptions(options.gap, strategies)), lattices)
 
 
-def _decompose(workload: Workload, design: Design, labels: Mapping[str, str]) -> Lattice:
-    closure = decompose(workload, design.centring, design.blocks, labels)
+def _decompose(workload: Workload, design: Design, labels: Mapping[str, str], weighting: Weighting | None) -> Lattice:
+    closure = decompose(workload, design.centring, design.blocks, labels, weighting)
     if not closure.classes:
         raise OptionError("every query of the workload is 0 whatever the data, so there is nothing to measure")
     return closure
@@ -152,14 +166,28 @@ def solve(decomposed: Decomposed) -> Solved:
 
 def _plans(decomposed: Decomposed) -> Iterator[Plan]:
     cache: dict[Hashable, Solution] = {}
-    for number, closure in enumerate(decomposed.lattices):
+    for number, lattice in enumerate(decomposed.lattices):
         try:
-            solutions = _solutions(decomposed, closure, cache)
+            plan = _plan(decomposed, lattice, cache)
         except SizeError:
             if number == 0:
                 raise
             continue  # the plain design fits, but another may be too large without its symmetry
-        yield Plan(decomposed.workload, closure, solutions, decomposed.options).divided()
+        yield plan
+
+
+def _plan(
+    decomposed: Decomposed, lattice: Callable[[Weighting | None], Lattice], cache: dict[Hashable, Solution]
+) -> Plan:
+    """The best plan of one design: solved once, or for the weights that the objective asks for."""
+    workload, options = decomposed.workload, decomposed.options
+
+    def compile_with(weighting: Weighting | None) -> Plan:
+        closure = lattice(weighting)
+        return Plan(workload, closure, _solutions(decomposed, closure, cache), options).divided()
+
+    allowed = limits(workload, options)
+    return solve_weights(workload, allowed, compile_with, options.objective_gap) if allowed else compile_with(None)
 
 
 def _solutions(decomposed: Decomposed, closure: Lattice, cache: dict[Hashable, Solution]) -> tuple[Solution, ...]:
@@ -181,8 +209,8 @@ def allocate(solved: Solved) -> Plan:
     # What the division of the budget over joint costs leaves undecided is no improvement.
     share = BETTER if best.precisions is None else 1 - GAP
     for plan in solved.plans:
-        plain_sse = best.plain_sse or best.sse()
-        best = replace(plan if plan.sse() < best.sse() * share else best, plain_sse=plain_sse)
+        plain_sse = best.plain_sse or best.needed
+        best = replace(plan if plan.needed < best.needed * share else best, plain_sse=plain_sse)
     if not best.sensitivities.any() and len(best.solutions):
         raise OptionError(
             "every query of this workload counts all rows, and their number is public when neighbouring tables differ "
@@ -200,6 +228,9 @@ def compile(
     blocks: Blocks = False,
     neighbours: str = "add-remove",
     contributions: int = 1,
+    objective: str | None = None,
+    objective_gap: float = 0.01,
+    total: float | None = None,
     strategies: Strategies | None = None,
     workers: int | None = None,
     max_memory: int | None = None,
@@ -221,6 +252,11 @@ def compile(
         number of rows is then public: it is released exactly. Strategies, centring and blocks are searched for as if
         rows were added or removed; the budget is divided, and designs are compared, as the chosen relation has it.
       contributions: the largest number of rows of one privacy unit.
+      objective: "total": the weighted sum of all variances; "max": the largest weighted variance of a query; "targets":
+        the budget at which every family meets its target. By default "targets" where a family has one, else "total".
+        Centring and blocks are searched for as if the total were minimised, and compared by the objective.
+      objective_gap: certified relative gap wanted for the objectives "max" and "targets", of the budget.
+      total: the number of rows that targets in per cent refer to.
       strategies: for ``solver="rp+"``, per attribute name "identity" (the default), "prefix", "haar", "hierarchical",
         the path of a .npy or .csv matrix, or a matrix.
       workers: threads that solve; by default one per core. The plan does not depend on it.
@@ -240,12 +276,15 @@ def compile(
         blocks=_block_search(blocks),
         neighbours=neighbours,
         contributions=contributions,
+        objective="total" if objective is None else objective,
+        objective_gap=objective_gap,
+        total=total,
     )
     _require_compatible(options, strategies)
     plain = Design(_given_weights(centring), _given_blocks(blocks))
     threads = None if workers is None else whole("workers", workers, 1, "threads")
     limit = None if max_memory is None else whole("max_memory", max_memory, 1, "bytes")
-    request = Request(workload, options, plain, strategies or {}, threads, progress)
+    request = Request(workload, options, objective, plain, strategies or {}, threads, progress)
     with memory_budget(limit):
         return allocate(solve(decompose_designs(design(parse(request)))))
 

@@ -23,6 +23,7 @@ from qcompile.lattice.symbolic_grams import Splitter, Sums
 from qcompile.queries.factors import Factor, Whole
 from qcompile.queries.factors.base import COPIES, GRAM_REMEDY, OneAttribute
 from qcompile.queries.schema import Schema
+from qcompile.queries.weighting import Weighting, weighted_products
 from qcompile.queries.workload import Family, Workload
 from qcompile.support.arrays import Array, cells, require_memory
 from qcompile.support.text import plural
@@ -45,6 +46,7 @@ def decompose(
     centring: Mapping[str, Array] | None = None,
     blocks: Sequence[Sequence[str]] = (),
     labels: Mapping[str, str] | None = None,
+    weighting: Weighting | None = None,
 ) -> Lattice:
     """The closure lattice of a workload, and the blocks beside it.
 
@@ -53,6 +55,7 @@ def decompose(
       centring: weights u per attribute name (shape ``(size,)``, sum 1); uniform where absent.
       blocks: names of the families of each block: they are measured unsplit, on the union of their attributes.
       labels: per attribute name, what tells it apart from others with the same numbers.
+      weighting: weights of products and queries in place of the families' own.
 
     Raises:
       OptionError: weights for an unknown attribute, of the wrong length, or that do not sum to 1; a block that is
@@ -61,7 +64,7 @@ def decompose(
     """
     require_grams(workload, centring or {})
     weights = centring_weights(workload.schema, centring or {})
-    return symbolic(workload, weights, blocks, labels)[0]
+    return symbolic(workload, weights, blocks, labels, weighting)[0]
 
 
 def require_grams(workload: Workload, centring: Mapping[str, Array] = MappingProxyType({})) -> None:
@@ -100,10 +103,11 @@ def symbolic(
     weights: tuple[Array, ...],
     blocks: Sequence[Sequence[str]] = (),
     labels: Mapping[str, str] | None = None,
+    weighting: Weighting | None = None,
 ) -> tuple[Lattice, Splitter]:
     """The lattice for given centring weights of every attribute, with the symbolic sums behind its nodes."""
     blocks = check_blocks(workload, blocks)
-    splitter = split(workload, weights, blocks)
+    splitter = split(workload, weights, blocks, weighting)
     nodes = sorted(splitter.sums, key=lambda node: (len(node), node))
     named = tuple((labels or {}).get(name, "") for name in workload.schema.names)
     classifier = _Classifier(workload.schema, weights, named)
@@ -111,7 +115,7 @@ def symbolic(
     raw = Splitter(workload.schema, tuple(zero_weights(a.size) for a in workload.schema))
     uncentred_classes = replace(classifier, weights=raw.weights, _seen={})
     for names in blocks:
-        node, sums = block_sums(raw, workload, names)
+        node, sums = block_sums(raw, workload, names, weighting)
         nodes.append(node)
         placed.append(uncentred_classes.place(node, raw, sums))
     lattice = Lattice(
@@ -126,15 +130,20 @@ def symbolic(
     return lattice, splitter
 
 
-def split(workload: Workload, weights: tuple[Array, ...], blocks: Sequence[Sequence[str]] = ()) -> Splitter:
+def split(
+    workload: Workload,
+    weights: tuple[Array, ...],
+    blocks: Sequence[Sequence[str]] = (),
+    weighting: Weighting | None = None,
+) -> Splitter:
     """The symbolic Grams of all nodes below the families that are in no block."""
     splitter = Splitter(workload.schema, weights)
     apart = {name for names in blocks for name in names}
     for family in workload.families:
         if family.name not in apart:
             _require_few_nodes(family)
-            for product in family.products():
-                splitter.add(product.factors, family.weight)
+            for product, weight in weighted_products(family, weighting):
+                splitter.add(product.factors, weight)
     return splitter
 
 
@@ -165,19 +174,21 @@ def _require_few_nodes(family: Family) -> None:
         )
 
 
-def block_sums(raw: Splitter, workload: Workload, names: Sequence[str]) -> tuple[Node, Sums]:
+def block_sums(
+    raw: Splitter, workload: Workload, names: Sequence[str], weighting: Weighting | None = None
+) -> tuple[Node, Sums]:
     """A block's attributes and the symbolic Gram of its families' queries, which are not centred there."""
     families = [workload.family(name) for name in names]
     position, attributes = workload.schema.positions, workload.schema.attributes
     node = tuple(sorted({position[n] for f in families for x in f.factors for n in x.names}))
     sums: Sums = {}
     for family in families:
-        for product in family.products():
+        for product, weight in weighted_products(family, weighting):
             rest = tuple(Whole(attributes[i]) for i in node if attributes[i].name not in product.names)
             groups = raw.whole((*product.factors, *rest))
             if groups is not None:
                 entry = sums.setdefault(groups, {}).setdefault((), [0.0, 0])
-                entry[0] += family.weight
+                entry[0] += weight
                 entry[1] += 1
     return node, sums
 

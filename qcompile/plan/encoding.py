@@ -23,7 +23,7 @@ from qcompile.queries.schema import (
     PolicyKind,
     Schema,
 )
-from qcompile.queries.workload import Family, Workload
+from qcompile.queries.workload import Family, Target, Workload
 from qcompile.strategy import (
     CosineStrategy,
     FourierStrategy,
@@ -312,12 +312,20 @@ def workload_data(workload: Workload, store: ArrayStore) -> dict[str, Any]:
             "choose": f.choose,
             "aliases": list(f.aliases),
             "factors": [factor_data(x, store) for x in f.factors],
+            **_target_data(f.target),
         }
         for f in workload.families
     ]
     # Only where it holds: the hashes of all other plans stay what they were.
     mark = {"read_from_data": True} if workload.schema.read_from_data else {}
     return {"schema": schema_data(workload.schema), **mark, "families": families}
+
+
+def _target_data(target: Target | None) -> dict[str, Any]:
+    """The member ``target``, only of families that have one: the hashes of all other plans stay what they were."""
+    if target is None:
+        return {}
+    return {"target": {"std_error": target.std_error, "percent": target.percent, "largest": target.largest}}
 
 
 def read_workload(data: Field, store: ArrayStore) -> Workload:
@@ -333,12 +341,19 @@ def read_workload(data: Field, store: ArrayStore) -> Workload:
 
 
 def _read_family(data: Field, schema: Schema, store: ArrayStore) -> Family:
-    field = data.read_object("name", "text", "weight", "choose", "aliases", "factors")
+    field = data.read_object("name", "text", "weight", "choose", "aliases", "factors", optional=["target"])
     name, text, weight = field["name"].read_text(), field["text"].read_text(), field["weight"].read_number(above=0)
     factors = tuple(read_factor(x, schema, store) for x in field["factors"].read_list())
     choose = field["choose"].read_optional(_read_choose)
     aliases = tuple(x.read_text() for x in field["aliases"].read_list())
-    return data.build(lambda: Family(name, text, factors, weight, choose, aliases))
+    target = _read_target(field["target"]) if "target" in field else None
+    return data.build(lambda: Family(name, text, factors, weight, choose, aliases, target))
+
+
+def _read_target(data: Field) -> Target:
+    field = data.read_object("std_error", "percent", "largest")
+    std_error, percent = field["std_error"].read_number(above=0), field["percent"].read_bool()
+    return Target(float(std_error), percent, field["largest"].read_bool())
 
 
 def _read_choose(data: Field) -> tuple[int, int]:

@@ -20,6 +20,8 @@ from qcompile.lattice.decompose import count_subsets, decompose, least_nodes
 from qcompile.lattice.lattice import Lattice
 from qcompile.lattice.projection import is_uniform
 from qcompile.plan.encoding import ArrayStore, read_strategy, read_workload, strategy_data, workload_data
+from qcompile.plan.objective import limits
+from qcompile.plan.objective_data import objective_data, read_objective
 from qcompile.plan.options import Options
 from qcompile.plan.plan import Plan
 from qcompile.plan.upgrades import OLDEST, upgrade_plan
@@ -84,7 +86,7 @@ def plan_data(plan: Plan, store: ArrayStore) -> dict[str, Any]:
     divided = {} if plan.precisions is None else {"precisions": list(plan.precisions)}
     return divided | {
         "qcompile": plan.version,
-        "options": asdict(plan.options),
+        "options": _options_data(plan.options),
         "workload": workload_data(plan.workload, store),
         "centring": centring,
         "blocks": [list(names) for names in closure.blocks],
@@ -92,7 +94,14 @@ def plan_data(plan: Plan, store: ArrayStore) -> dict[str, Any]:
         "orders": store.put(_packed_orders(closure)),
         "plain_sse": plan.plain_sse,
         "solutions": [_solution_data(s, store) for s in plan.solutions],
+        **({} if plan.solved is None else {"objective": objective_data(plan.solved, store)}),
     }
+
+
+def _options_data(options: Options) -> dict[str, Any]:
+    """The options; those of objectives only where they are not the usual ones: other plans keep their hashes."""
+    usual = Options()
+    return {k: v for k, v in asdict(options).items() if k not in NEWER or v != getattr(usual, k)}
 
 
 def _solution_data(solution: Solution, store: ArrayStore) -> dict[str, Any]:
@@ -116,7 +125,7 @@ def read_plan(data: Field, store: ArrayStore) -> Plan:
       StorageError: the document does not describe a plan that this version understands.
       SizeError: a part of the plan is larger than memory allows.
     """
-    field = data.read_object(*MEMBERS, optional=["precisions"])
+    field = data.read_object(*MEMBERS, optional=["precisions", "objective"])
     workload = read_workload(field["workload"], store)
     blocks = [[name.read_text() for name in names.read_list()] for names in field["blocks"].read_list()]
     class_of, orders = store.read(field["class_of"]), store.read(field["orders"])
@@ -125,10 +134,14 @@ def read_plan(data: Field, store: ArrayStore) -> Plan:
     _check_values(workload, sum(a.nbytes for a in store.arrays.values()))
     centring = {name: store.read_finite(key) for name, key in field["centring"].read_mapping().items()}
     options, version = _read_options(field["options"]), field["qcompile"].read_text(MAX_VERSION, printable=True)
-    closure = data.build(lambda: decompose(workload, centring, blocks, dict(options.strategies)))
+    solved = read_objective(field["objective"], workload, store) if "objective" in field else None
+    if (solved is not None) != bool(data.build(lambda: limits(workload, options))):
+        data.refuse("a plan with weights where its objective needs them, and only there")
+    weighting = None if solved is None else solved.weighting
+    closure = data.build(lambda: decompose(workload, centring, blocks, dict(options.strategies), weighting))
     _check_same(closure, class_of, orders, len(solutions))
     plain_sse = field["plain_sse"].read_optional(lambda error: error.read_number(above=0))
-    plan = Plan(workload, closure, solutions, options, plain_sse, None, version)
+    plan = Plan(workload, closure, solutions, options, plain_sse, None, version, solved)
     _check_strategies(plan)
     return replace(plan, precisions=_read_precisions(field["precisions"], plan)) if "precisions" in field else plan
 
@@ -150,6 +163,9 @@ def _read_precisions(data: Field, plan: Plan) -> tuple[float, ...]:
         if public != (x == 0) or not (public or 1 / MAX_PRECISION < x < MAX_PRECISION):
             data.refuse("a number above 0 for every class that needs noise, and 0 for the others")
     return tuple(numbers)
+
+NEWER = ("objective", "objective_gap", "total")
+"""Options that older files lack, and files of plans without them."""
 
 
 def _check_values(workload: Workload, stored: int) -> None:
@@ -178,12 +194,26 @@ def _check_expansion(workload: Workload, blocks: Sequence[Sequence[str]], nodes:
 
 
 def _read_options(data: Field) -> Options:
-    field = data.read_object(*(f.name for f in fields(Options)))
+    field = data.read_object(*(f.name for f in fields(Options) if f.name not in NEWER), optional=NEWER)
     pairs = (pair.read_tuple(2) for pair in field["strategies"].read_list())
     strategies = tuple((name.read_text(), label.read_text()) for name, label in pairs)
     texts = {name: field[name].read_text() for name in ("solver", "centring", "blocks", "neighbours")}
     gap, contributions = field["gap"].read_number(), field["contributions"].read_integer()
-    return data.build(lambda: Options(**texts, gap=gap, strategies=strategies, contributions=contributions))
+    usual = Options()
+    objective = field["objective"].read_text() if "objective" in field else usual.objective
+    objective_gap = field["objective_gap"].read_number() if "objective_gap" in field else usual.objective_gap
+    total = field["total"].read_number() if "total" in field else usual.total
+    return data.build(
+        lambda: Options(
+            **texts,
+            gap=gap,
+            strategies=strategies,
+            contributions=contributions,
+            objective=objective,
+            objective_gap=objective_gap,
+            total=total,
+        )
+    )
 
 
 def _read_solution(data: Field, store: ArrayStore) -> Solution:

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 
 from qcompile.privacy.unit import MOST_CONTRIBUTIONS, NEIGHBOURS
 from qcompile.solvers.solver import solver_class
-from qcompile.support.options import one_of, share, whole
+from qcompile.support.options import one_of, positive, share, whole
 
 CENTRINGS = ("uniform", "optimised")
 """Centring weights by name."""
 
 SEARCHES = ("no", "auto", "yes")
 """Efforts of the search for blocks."""
+
+OBJECTIVES = ("total", "max", "targets")
+"""What a plan minimises: the total squared error, the largest variance of a query, the budget that targets need."""
 
 GIVEN = "given"
 """In place of a name: centring weights and blocks that the user wrote out."""
@@ -30,6 +33,9 @@ class Options:
       strategies: per attribute the label of its strategy, for a solver that takes strategies.
       neighbours: "add-remove" or "replace-one": how tables differ in one privacy unit's rows.
       contributions: rows that one privacy unit may have.
+      objective: one of `OBJECTIVES`.
+      objective_gap: tolerance of the certified relative gap of the objectives "max" and "targets".
+      total: the number of rows that targets in per cent refer to; None where there are none.
 
     Raises:
       OptionError: a choice has a value it cannot take.
@@ -42,6 +48,9 @@ class Options:
     strategies: tuple[tuple[str, str], ...] = ()
     neighbours: str = "add-remove"
     contributions: int = 1
+    objective: str = "total"
+    objective_gap: float = 0.01
+    total: float | None = None
 
     def __post_init__(self) -> None:
         """Check every choice; numbers become Python's own."""
@@ -52,3 +61,7 @@ class Options:
         one_of("neighbours", self.neighbours, NEIGHBOURS)
         rows = whole("contributions", self.contributions, 1, "rows", MOST_CONTRIBUTIONS)
         object.__setattr__(self, "contributions", rows)
+        one_of("objective", self.objective, OBJECTIVES)
+        object.__setattr__(self, "objective_gap", share("objective_gap", self.objective_gap, "0.01 means 1 %"))
+        if self.total is not None:
+            object.__setattr__(self, "total", positive("total", self.total, "the number of rows, such as 48842"))

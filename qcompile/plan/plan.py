@@ -6,7 +6,7 @@ A plan has no budget; a budget only rescales it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -24,6 +24,7 @@ from qcompile.plan.allocation import (
     unit_variances,
 )
 from qcompile.plan.joint_certificate import least_error
+from qcompile.plan.objective import FamilyTarget, Limit, Solved, family_targets, least_cost, limits
 from qcompile.plan.options import Options
 from qcompile.privacy.joint_distance import JointDistance
 from qcompile.privacy.noise.scale import Scale
@@ -119,6 +120,7 @@ class Plan:
       precisions: 1/sigma^2 per class, up to a common factor, where the plan is charged by its worst pair of rows; None
         where every node is charged by its own.
       version: of the qcompile that compiled it; part of its hash, so that a file written again keeps its hash.
+      solved: the weights of an objective other than the total error; None for that.
       counted: the column of counts of a run, which says what a row is; None in a plan by itself, and not in its file.
     """
 
@@ -129,6 +131,7 @@ class Plan:
     plain_sse: float | None = None
     precisions: tuple[float, ...] | None = None
     version: str = __version__
+    solved: Solved | None = None
     counted: CountColumn | None = None
 
     def __repr__(self) -> str:
@@ -232,8 +235,34 @@ class Plan:
         peak = self.unit.largest**2 * float((self.joint.matrix @ x).max())
         return np.asarray(np.divide(peak, x, out=np.zeros(len(x)), where=x > 0))
 
+    @cached_property
+    def limits(self) -> Mapping[str, Limit]:
+        """What each family's variances may be, by its name; empty where the objective is the total error."""
+        return limits(self.workload, self.options)
+
+    @cached_property
+    def needed(self) -> float:
+        """What designs are compared by: the total error, or the least cost that meets every limit."""
+        return least_cost(self) if self.limits else self.sse()
+
+    @property
+    def objective_gap(self) -> float:
+        """Certified relative gap of what the plan minimises: of `needed` over its proven lower bound."""
+        return self.gap if self.solved is None else max(0.0, self.needed / self.solved.bound - 1)
+
+    def targets(self) -> list[FamilyTarget]:
+        """How each family stands at the least cost that meets every target.
+
+        Raises:
+          OptionError: the plan was compiled for the total error.
+        """
+        return family_targets(self)
+
     def sse(self, cost: float = 1.0) -> float:
-        """Total weighted squared error at a privacy cost; ``(sum sqrt(c L))^2 / cost`` where nodes cost their own."""
+        """Total weighted squared error at a privacy cost; ``(sum sqrt(c L))^2 / cost`` where nodes cost their own.
+
+        The weights are those of the families; with another objective those that it was solved for.
+        """
         if self.joint is None:
             return root_total(self.losses * self.sensitivities, self.closure.members) ** 2 / cost
         return float(self._weights @ self.unit_sigma_squared) / cost
@@ -245,6 +274,8 @@ class Plan:
     @cached_property
     def _unweighted(self) -> float:
         """Sum of all queries' variances at cost 1."""
+        if self.solved is not None:  # the Grams are those of weighted queries
+            return sum(self.family_errors(f).total for f in self.workload.families)
         total = 0.0
         for c, (problem, solution) in enumerate(zip(self.closure.classes, self.solutions, strict=True)):
             errors = sum(t.unweighted * solution.strategy.trace(t.groups) for t in problem.terms)

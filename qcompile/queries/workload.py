@@ -12,7 +12,7 @@ from qcompile.errors import IntegrityError, OptionError, did_you_mean
 from qcompile.queries.factors import Factor, Marginal, Prefix
 from qcompile.queries.factors.base import OneAttribute
 from qcompile.queries.factors.circular import Circular
-from qcompile.queries.schema import Attribute, CategoryDomain, Schema
+from qcompile.queries.schema import Attribute, CategoryDomain, Schema, number_text
 from qcompile.support.text import plural
 
 WEIGHT_RATIO = 1e6
@@ -49,6 +49,29 @@ class Product:
         return math.prod(self.shape)
 
 
+@dataclass(frozen=True)
+class Target:
+    """The accuracy that a family must have.
+
+    Attributes:
+      std_error: in counts, or in per cent of a total; > 0.
+      percent: True if it is relative to a total, which an option of the compiler states.
+      largest: True if every query must meet it; else the root of the mean variance of the family's queries must.
+    """
+
+    std_error: float
+    percent: bool = False
+    largest: bool = False
+
+    def __post_init__(self) -> None:
+        if not (self.std_error > 0 and math.isfinite(self.std_error)):
+            raise IntegrityError(f"a target must be finite and > 0, got {self.std_error!r}")
+
+    def __str__(self) -> str:
+        percent, largest = " %" if self.percent else "", " max" if self.largest else ""
+        return f"{number_text(self.std_error)}{percent}{largest}"
+
+
 @dataclass(frozen=True, repr=False)
 class Family:
     """A named group of queries with one weight.
@@ -60,6 +83,7 @@ class Family:
       weight: multiplies the squared error of each query; > 0.
       choose: None for one product, or (K, L) for all k-subsets of the factors, K <= k <= L.
       aliases: names of identical families whose weight was added to this one.
+      target: the accuracy it must have, where one is asked for.
     """
 
     name: str
@@ -68,6 +92,7 @@ class Family:
     weight: float = 1.0
     choose: tuple[int, int] | None = None
     aliases: tuple[str, ...] = ()
+    target: Target | None = None
 
     def __post_init__(self) -> None:
         if not (self.weight > 0 and math.isfinite(self.weight)):

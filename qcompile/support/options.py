@@ -74,6 +74,18 @@ def share(name: str, value: float, example: str) -> float:
     return float(value)
 
 
+def positive(name: str, value: Any, what: str) -> float:
+    """Return the value if it is a finite number > 0; ``what`` says what it means, for the message.
+
+    Raises:
+      OptionError: it is not.
+    """
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not 0 < value < float("inf"):
+        raise OptionError(f"{name} must be {what}: a finite number > 0, got {value!r}")
+    return float(value)
+
+
 def name_option(name: str, value: Any) -> str:
     """Return the value if it is a name: text on one line, not empty, without blanks around it.
 

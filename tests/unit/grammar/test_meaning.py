@@ -22,7 +22,7 @@ from qcompile.grammar.meaning.predicates import group_connected
 from qcompile.grammar.reading.source import Findings, SourceText
 from qcompile.grammar.reading.syntax import Comparison, Form, Multiple, Name, Number, Or, Sum
 from qcompile.queries.factors import Abs, Affine, Circular, Marginal, Prefix
-from qcompile.queries.workload import Family, Product, Workload
+from qcompile.queries.workload import Family, Product, Target, Workload
 
 SCHEMA = """schema {
   a : integer -1..3 clip
@@ -326,6 +326,30 @@ def test_default_factors_of_each() -> None:
 @pytest.mark.parametrize("weight", ["0", "-1", "1e999", "1e-999", "-0.0"])
 def test_weights_are_positive_and_finite(weight: str) -> None:
     assert errors(f"{SCHEMA}workload {{ total weight {weight} }}") == [f"a weight must be finite and > 0, got {weight}"]
+
+
+@pytest.mark.parametrize(
+    ("written", "target"),
+    [("5", Target(5)), ("2.50 %", Target(2.5, percent=True)), ("1e2 % max", Target(100, percent=True, largest=True))],
+)
+def test_targets(written: str, target: Target) -> None:
+    (family,) = parse(f"{SCHEMA}workload {{ total weight 2 target {written} }}").families
+    assert (family.target, family.weight, family.name) == (target, 2, "total")
+    assert str(family.target).split() == [str(target).split()[0], *written.split()[1:]]
+
+
+@pytest.mark.parametrize("target", ["0", "-1", "1e999", "1e-101", "-0.0"])
+def test_targets_are_positive_and_finite(target: str) -> None:
+    (message,) = errors(f"{SCHEMA}workload {{ total target {target} }}")
+    assert message == f"a target is a standard error, 1e-100 to 1e100, got {target}"
+
+
+def test_identical_families_have_one_target() -> None:
+    text = f"{SCHEMA}workload {{ x : total; y : total target 2; z : total%s }}"
+    for other in ("", " target 2"):
+        (family,) = parse(text % other).families
+        assert family.target == Target(2)
+    assert errors(text % " target 3") == ["families 'y' and 'z' have the same queries and different targets"]
 
 
 def test_sums_of_weights_stay_finite() -> None:
