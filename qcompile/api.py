@@ -5,7 +5,7 @@ Everything below works on plain data; the verbs that people use stand here, abov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, final
@@ -18,6 +18,7 @@ from qcompile.plan import files as plan_files
 from qcompile.plan import plan as planned
 from qcompile.privacy.budget import Budget
 from qcompile.queries.workload import Workload
+from qcompile.release import accuracy
 from qcompile.release import files as release_files
 from qcompile.release import release as released
 from qcompile.run import execute as executing
@@ -25,11 +26,13 @@ from qcompile.run import prepare as preparing
 from qcompile.run.execute import no_progress
 from qcompile.run.mechanisms import Progress
 from qcompile.run.options import RunKeywords, RunOptions, shows_run_options
+from qcompile.support.options import bool_option
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from qcompile.privacy.budget import Budget
+    from qcompile.privacy.exact_numbers import Number
     from qcompile.support.arrays import Array
 
 
@@ -59,6 +62,48 @@ class Plan(planned.Plan):
         if not isinstance(budget, Budget):
             raise OptionError(f"a budget must be a Budget, such as qc.Budget(epsilon=1, delta=1e-6), got {budget!r}")
         return text.summary(self, budget, accounting)
+
+    def budget_for(
+        self,
+        family: str | None = None,
+        *,
+        std_error: float | None = None,
+        largest: bool = False,
+        margin: float | None = None,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        delta: Number | None = None,
+        accounting: str = "zcdp",
+    ) -> Budget:
+        """Return the smallest budget, to six digits, at which a batch with rounded noise is as accurate as is asked.
+
+        Nothing is solved again. With neither `std_error` nor `margin` it is the budget that meets the plan's targets.
+
+        Args:
+          family: its name; None for all families, with a margin or for the plan's own targets.
+          std_error: in counts.
+          largest: every query's standard error, instead of the root of the family's mean variance.
+          margin: half-width of confidence intervals, in counts.
+          confidence: of these intervals.
+          simultaneous: all intervals hold together with that confidence, instead of each by itself.
+          delta: gives a budget in epsilon at this delta; in rho where None.
+          accounting: "zcdp" or "gaussian", as the run will have it.
+
+        Raises:
+          OptionError: no such family, a number out of range, or no accuracy or two of them are asked for.
+          BudgetError: delta is not between 0 and 1.
+        """
+        asked = _accuracies(self, family, std_error, largest, margin, confidence, simultaneous)
+        return accuracy.required_budget(self, asked, delta, accounting)
+
+    def curve(self, epsilons: Sequence[Number], delta: Number, accounting: str = "zcdp") -> pa.Table:
+        """Every family's predicted errors at several budgets: columns family, epsilon, rmse, max_std_error.
+
+        Raises:
+          BudgetError: an epsilon or delta is out of range.
+          OptionError: another accounting.
+        """
+        return accuracy.curve(self, epsilons, delta, accounting)
 
     def save(self, path: str | Path) -> None:
         """Write the plan to a file."""
@@ -90,6 +135,26 @@ class Plan(planned.Plan):
         if dataset.place == "counts":  # no row can be left out, and no value is read
             options["strict_values"] = True
         return prepare(self, budget, **options).execute(dataset, progress)
+
+
+def _accuracies(
+    plan: Plan,
+    family: str | None,
+    std_error: float | None,
+    largest: bool,
+    margin: float | None,
+    confidence: float,
+    simultaneous: bool,
+) -> list[accuracy.Accuracy]:
+    if std_error is not None and margin is not None:
+        raise OptionError("std_error and margin are two ways to say the same; give one of them")
+    if margin is not None:
+        return [accuracy.of_margin(plan, family, margin, confidence, simultaneous)]
+    if std_error is None and family is None:
+        return accuracy.plan_accuracies(plan)
+    if std_error is None or family is None:
+        raise OptionError("a target is a family with std_error or margin, such as budget_for('ages', std_error=5)")
+    return [accuracy.of_std_error(plan, family, std_error, bool_option("largest", largest))]
 
 
 @final

@@ -13,7 +13,20 @@ from typing import Any
 
 import typer
 
-from qcompile.cli.commands import answers, ask, check, compile_, diff, doctor, fmt, inspect_, ledger, run, schema
+from qcompile.cli.commands import (
+    answers,
+    ask,
+    budget,
+    check,
+    compile_,
+    diff,
+    doctor,
+    fmt,
+    inspect_,
+    ledger,
+    run,
+    schema,
+)
 from qcompile.cli.output import discard, message
 from qcompile.cli.parsing import Commands
 from qcompile.errors import QCompileError, SizeError
@@ -50,6 +63,7 @@ for name, command in (
     ("fmt", fmt.fmt),
     ("compile", compile_.compile_),
     ("inspect", inspect_.inspect),
+    ("budget", budget.budget),
     ("diff", diff.diff),
     ("run", run.run),
     ("answers", answers.answers),

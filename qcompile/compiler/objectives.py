@@ -13,8 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from qcompile.plan.objective import Limit, Solved, least_cost
+from qcompile.plan.objective import Limit, Solved
 from qcompile.plan.plan import Plan
+from qcompile.plan.standing import least_cost
 from qcompile.queries.factors import Factor
 from qcompile.queries.weighting import FamilyWeights, ProductWeights, Weighting
 from qcompile.queries.workload import Family, Product, Workload

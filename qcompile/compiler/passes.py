@@ -22,6 +22,7 @@ from qcompile.plan.allocation import GAP
 from qcompile.plan.objective import limits
 from qcompile.plan.options import CENTRINGS, GIVEN, SEARCHES, Options
 from qcompile.plan.plan import Plan
+from qcompile.plan.standing import value_of
 from qcompile.queries.weighting import Weighting
 from qcompile.queries.workload import Workload
 from qcompile.solvers.attribute_strategies import attribute_strategies
@@ -209,8 +210,8 @@ def allocate(solved: Solved) -> Plan:
     # What the division of the budget over joint costs leaves undecided is no improvement.
     share = BETTER if best.precisions is None else 1 - GAP
     for plan in solved.plans:
-        plain_sse = best.plain_sse or best.needed
-        best = replace(plan if plan.needed < best.needed * share else best, plain_sse=plain_sse)
+        plain_sse = best.plain_sse or value_of(best)
+        best = replace(plan if value_of(plan) < value_of(best) * share else best, plain_sse=plain_sse)
     if not best.sensitivities.any() and len(best.solutions):
         raise OptionError(
             "every query of this workload counts all rows, and their number is public when neighbouring tables differ "

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from qcompile.compiler.unrestricted import unrestricted
 from qcompile.lattice.projection import is_uniform
 from qcompile.plan.plan import ClassSummary, Plan
+from qcompile.plan.standing import family_share, family_targets, gap_of, value_of
 from qcompile.support.text import MANY, excess_text, gap_text, number, plural, printable, share_text, table
 from qcompile.version import __version__
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 def explain(plan: Plan) -> str:
     """Describe a plan: workload, measurements and predicted errors."""
-    return "\n".join([*_head(plan), "", *_classes(plan), "", *_families(plan)]) + "\n"
+    targets = ["", *target_lines(plan)] if plan.solved is not None else []
+    return "\n".join([*_head(plan), "", *_classes(plan), "", *_families(plan), *targets]) + "\n"
 
 
 def _head(plan: Plan) -> list[str]:
@@ -36,6 +38,7 @@ def _head(plan: Plan) -> list[str]:
         f"  design       {design_text(plan)}",
         f"  privacy      neighbouring tables differ in {privacy_text(plan)}",
         f"  error        rmse {number(plan.rmse())} at privacy cost 1 (rho 1/2); it scales as 1/sqrt(cost)",
+        *([f"  objective    {objective_text(plan)}"] if plan.solved is not None else []),
         f"  certificate  {certificate_text(plan)}",
         f"  unrestricted {_unrestricted_text(plan)}",
     ]
@@ -119,7 +122,7 @@ def _families(plan: Plan) -> list[str]:
                 f"{f.weight:g}",
                 number(math.sqrt(e.total / f.count)),
                 ("" if e.exact else "<= ") + number(math.sqrt(e.largest)),
-                share_text(f.weight * e.total / plan.sse()),
+                share_text(family_share(plan, f)),
                 f.text,
             ]
         )
@@ -143,7 +146,7 @@ def summary(plan: Plan, budget: Budget, accounting: str = "zcdp") -> pa.Table:
             "queries": [f.count for f, _ in errors],
             "rmse": [math.sqrt(e.total / f.count / cost) for f, e in errors],
             "max_std_error": [math.sqrt(e.largest / cost) for _, e in errors],
-            "share": [f.weight * e.total / plan.sse() for f, e in errors],
+            "share": [family_share(plan, f) for f, _ in errors],
         }
     )
 
@@ -165,6 +168,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "rmse": plan.rmse(),
         "gap": plan.gap,
         "unrestricted": _unrestricted_json(plan),
+        **({"objective": _objective_json(plan)} if plan.solved is not None else {}),
         "options": {k: getattr(plan.options, k) for k in plan.options.__dataclass_fields__},
     }
 
@@ -198,6 +202,41 @@ def _family_json(plan: Plan, name: str) -> dict[str, Any]:
     }
 
 
+def _objective_json(plan: Plan) -> dict[str, Any]:
+    """Return what the plan minimises, its proven bound, and how each family stands."""
+    assert plan.solved is not None
+    numbers = {"name": plan.options.objective, "value": value_of(plan), "bound": plan.solved.bound}
+    return {**numbers, "gap": gap_of(plan), "families": [asdict(t) for t in family_targets(plan)]}
+
+
+def objective_text(plan: Plan) -> str:
+    """State what a plan minimises, its value, and its certified distance from the optimum of its kind."""
+    near = f"{_within(gap_of(plan))} the least of this {_kind(plan)}"
+    if plan.options.objective == "max":
+        weighted = "weighted " if any(f.weight != 1 for f in plan.workload.families) else ""
+        return f"largest {weighted}variance of a query {number(value_of(plan))} at privacy cost 1, {near}"
+    return f"every target is met at privacy cost {number(value_of(plan))} (rho {number(value_of(plan) / 2)}), {near}"
+
+
+def target_lines(plan: Plan) -> list[str]:
+    """Return a table: per family the target, the error at the budget that meets all of them, and slack."""
+    targets = family_targets(plan)
+    rows = [
+        [
+            t.family,
+            str(plan.workload.family(t.family).target or "") if t.allowed is not None else "",
+            "every query" if t.largest else "rmse",
+            "" if t.allowed is None else number(t.allowed),
+            number(t.std_error),
+            "slack" if t.slack else "",
+        ]
+        for t in targets[:MANY]
+    ]
+    left = len(targets) - MANY
+    head = ["family", "target", "of", "allowed", "std_error", ""]
+    return [*table(head, rows, left={0, 1, 2, 5}), *([f"  ... {left:,} more families"] if left > 0 else [])]
+
+
 def dot(plan: Plan) -> str:
     """Return the lattice in Graphviz's language, a box per node with its solver and share of the budget."""
     lines = ["digraph lattice {", '  rankdir="BT"; node [shape=box, fontname="sans-serif"];']
@@ -224,7 +263,8 @@ def certificate_text(plan: Plan) -> str:
     if unproven:
         return f"none: no lower bound is known for {unproven} of {len(plan.solutions)} problems"
     unit = "" if plan.options.neighbours == "add-remove" else ", when rows are replaced"
-    return f"total squared error {_within(plan.gap)} the optimum of this {_kind(plan)}{unit}"
+    weighted = "" if plan.solved is None else ", with the weights that the objective found,"
+    return f"total squared error{weighted} {_within(plan.gap)} the optimum of this {_kind(plan)}{unit}"
 
 
 def _kind(plan: Plan) -> str:
@@ -243,14 +283,17 @@ def design_text(plan: Plan) -> str:
     text = ", ".join(parts)
     if plan.plain_sse is None:
         return text
-    saved = 1 - replace(plan, counted=None).sse() / plan.plain_sse
+    saved = 1 - value_of(replace(plan, counted=None)) / plan.plain_sse
     if saved < 1e-7:
         return f"{text}: no better design than the plain decomposition was found"
-    return f"{text}: total squared error {excess_text(saved)} below the plain decomposition"
+    what = {"total": "total squared error", "max": "largest variance", "targets": "budget"}[plan.options.objective]
+    return f"{text}: {what} {excess_text(saved)} below the plain decomposition"
 
 
 def _unrestricted_json(plan: Plan) -> dict[str, Any]:
     """Return the bound of any matrix mechanism's error in the units of ``sse``, and the relative excess of the plan."""
+    if plan.solved is not None:
+        return {"bound": None, "excess": None, "method": "it is computed for the total error only"}
     if plan.options.neighbours != "add-remove":
         return {"bound": None, "excess": None, "method": "it is computed for rows added or removed only"}
     bounds = unrestricted(plan.workload)

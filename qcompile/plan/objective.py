@@ -10,18 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from qcompile.errors import OptionError
 from qcompile.plan.options import Options
 from qcompile.queries.weighting import Weighting
 from qcompile.queries.workload import Family, Workload
-
-if TYPE_CHECKING:
-    from qcompile.plan.plan import Plan
-
-MET_FOR_FREE = 0.98
-"""Families whose error is below this share of what is allowed have slack: they need less than what is spent."""
 
 
 @dataclass(frozen=True)
@@ -48,27 +41,6 @@ class Solved:
 
     weighting: Weighting
     bound: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class FamilyTarget:
-    """How a family stands in a plan with an objective.
-
-    Attributes:
-      family: its name.
-      largest: True if the limit is for every query, False for the root of their mean variance.
-      allowed: standard error, in counts; None where the objective is the largest variance.
-      std_error: predicted at the least cost; of the kind that is limited.
-      used: the variance as a share of what is allowed.
-      slack: True if the family needs less budget than others do.
-    """
-
-    family: str
-    largest: bool
-    allowed: float | None
-    std_error: float
-    used: float
-    slack: bool
 
 
 def limits(workload: Workload, options: Options) -> Mapping[str, Limit]:
@@ -109,43 +81,3 @@ def _missing(workload: Workload) -> OptionError:
         f"families without a target beside others that have one: {listed}; give each one too (a loose one costs "
         "little), or choose objective 'total' or 'max'"
     )
-
-
-def least_cost(plan: Plan) -> float:
-    """The cost at which a plan meets every limit: of unit cost, the largest variance relative to what is allowed."""
-    return max(used(plan, f, limit) for f, limit in _limited(plan))
-
-
-def used(plan: Plan, family: Family, limit: Limit) -> float:
-    """A family's variance at cost 1, as a share of what its limit allows."""
-    errors = plan.family_errors(family)
-    return (errors.largest if limit.largest else errors.total / family.count) / limit.variance
-
-
-def family_targets(plan: Plan) -> list[FamilyTarget]:
-    """Every family of a plan with an objective, at the least cost that meets all limits."""
-    cost = least_cost(plan)
-    return [_family_target(plan, f, limit, cost) for f, limit in _limited(plan)]
-
-
-def _family_target(plan: Plan, family: Family, limit: Limit, cost: float) -> FamilyTarget:
-    share = used(plan, family, limit) / cost
-    absolute = plan.options.objective == "targets"
-    variance = share * limit.variance * (1 if absolute else cost)
-    return FamilyTarget(
-        family=family.name,
-        largest=limit.largest,
-        allowed=limit.variance**0.5 if absolute else None,
-        std_error=variance**0.5,
-        used=share,
-        slack=share < MET_FOR_FREE**2,
-    )
-
-
-def _limited(plan: Plan) -> list[tuple[Family, Limit]]:
-    allowed = plan.limits
-    if not allowed:
-        raise OptionError(
-            "the plan was compiled for the total error and has no targets; compile it with objective='targets' or 'max'"
-        )
-    return [(f, allowed[f.name]) for f in plan.workload.families]

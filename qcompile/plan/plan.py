@@ -24,7 +24,7 @@ from qcompile.plan.allocation import (
     unit_variances,
 )
 from qcompile.plan.joint_certificate import least_error
-from qcompile.plan.objective import FamilyTarget, Limit, Solved, family_targets, least_cost, limits
+from qcompile.plan.objective import Limit, Solved, limits
 from qcompile.plan.options import Options
 from qcompile.privacy.joint_distance import JointDistance
 from qcompile.privacy.noise.scale import Scale
@@ -115,8 +115,8 @@ class Plan:
       closure: the lattice of nodes as arrays.
       solutions: one per class.
       options: how it was compiled.
-      plain_sse: total weighted squared error at cost 1 of the plain decomposition, where other designs were compared
-        with it; None where there was nothing to compare.
+      plain_sse: total weighted squared error at cost 1 of the plain decomposition (of another objective, its value),
+        where other designs were compared with it; None where there was nothing to compare.
       precisions: 1/sigma^2 per class, up to a common factor, where the plan is charged by its worst pair of rows; None
         where every node is charged by its own.
       version: of the qcompile that compiled it; part of its hash, so that a file written again keeps its hash.
@@ -239,24 +239,6 @@ class Plan:
     def limits(self) -> Mapping[str, Limit]:
         """What each family's variances may be, by its name; empty where the objective is the total error."""
         return limits(self.workload, self.options)
-
-    @cached_property
-    def needed(self) -> float:
-        """What designs are compared by: the total error, or the least cost that meets every limit."""
-        return least_cost(self) if self.limits else self.sse()
-
-    @property
-    def objective_gap(self) -> float:
-        """Certified relative gap of what the plan minimises: of `needed` over its proven lower bound."""
-        return self.gap if self.solved is None else max(0.0, self.needed / self.solved.bound - 1)
-
-    def targets(self) -> list[FamilyTarget]:
-        """How each family stands at the least cost that meets every target.
-
-        Raises:
-          OptionError: the plan was compiled for the total error.
-        """
-        return family_targets(self)
 
     def sse(self, cost: float = 1.0) -> float:
         """Total weighted squared error at a privacy cost; ``(sum sqrt(c L))^2 / cost`` where nodes cost their own.

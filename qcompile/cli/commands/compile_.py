@@ -32,6 +32,14 @@ def compile_(
         "add-remove", help="add-remove or replace-one: how tables may differ in one privacy unit's rows."
     ),
     contributions: int = typer.Option(1, help="The largest number of rows of one privacy unit."),
+    objective: str | None = typer.Option(
+        None, help="total, max (largest variance of a query) or targets; targets where the file has any, else total."
+    ),
+    objective_gap: float = typer.Option(0.01, help="Certified relative gap wanted for max and targets."),
+    total: float | None = typer.Option(None, help="The number of rows that targets in per cent refer to."),
+    delta: str | None = typer.Option(
+        None, "--delta", metavar="D", help="Of the epsilon that is shown for targets; 1e-9 by default."
+    ),
     workers: int | None = typer.Option(None, help="Threads that solve; by default one per core."),
     max_memory: str | None = MAX_MEMORY,
 ) -> None:
@@ -39,7 +47,7 @@ def compile_(
 
     Example: qcompile compile couples.q -o couples.plan
     """
-    from qcompile.inspection.explain import certificate_text, design_text
+    from qcompile.inspection.explain import certificate_text, design_text, objective_text, target_lines
     from qcompile.support.text import number, plural
 
     require_file(file)
@@ -57,6 +65,9 @@ def compile_(
         blocks=_blocks(blocks),
         neighbours=neighbours,
         contributions=contributions,
+        objective=objective,
+        objective_gap=objective_gap,
+        total=total,
         strategies=_strategies(strategy) if strategy else None,
         workers=workers,
     )
@@ -66,9 +77,14 @@ def compile_(
     result(f"{asked}: rmse {number(plan.rmse())} at privacy cost 1")
     measured = f"{plural(plan.closure.first_block, 'node')} and {plural(len(plan.closure.blocks), 'block')}"
     result(f"{measured}, {plural(len(plan.solutions), 'distinct problem')} solved in {seconds:.1f} s")
+    if plan.solved is not None:
+        result(f"objective: {objective_text(plan)}")
     result(f"certificate: {certificate_text(plan)}")
     if plan.plain_sse is not None:
         result(f"design: {design_text(plan)}")
+    if plan.options.objective == "targets":
+        result("\n".join(["", *target_lines(plan), ""]))
+        result(f"budget: {plan.budget_for(delta=delta).describe()}")
     result(f"saved in {target}; see it with: qcompile inspect {target}")
 
 

@@ -33,7 +33,7 @@ def read_family(
     variant = choose_variant(measurements, estimate, processing, cell_by_cell)
     if variant.is_best:
         return _read_best(measurements, selection, simultaneous, variant)
-    width = _simultaneous_width(measurements, selection, alpha) if simultaneous else intervals.pointwise(alpha)
+    width = simultaneous_width(measurements, selection, alpha) if simultaneous else intervals.pointwise(alpha)
     width = replace(width, method=interval_method(measurements, width.method))
     return Layout(selection, width, str(variant)).reader(_unbiased_rows(measurements, selection))
 
@@ -64,7 +64,7 @@ def _best_rows(measurements: Measurements, selection: SelectedAnswers, processin
         yield product, apply_product(measurements.plan.closure, product, table), None
 
 
-def _simultaneous_width(measurements: Measurements, selection: SelectedAnswers, alpha: float) -> Width:
+def simultaneous_width(measurements: Measurements, selection: SelectedAnswers, alpha: float) -> Width:
     """The half-width of joint intervals: simulated where that takes seconds, Bonferroni's bound beyond."""
     products = list(selection.products()) if selection.count <= intervals.SIMULATED_QUERIES else []
     source = measurements.source_of(selection.family)
