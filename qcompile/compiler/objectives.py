@@ -77,7 +77,7 @@ def solve_weights(
     search.visit(_normalised(workload, limits, weights))
     search.split_largest()
     search.descend(gap)
-    if search.gap > gap and search.unite():
+    if not search.is_near(gap) and search.unite():
         search.descend(gap)
     assert search.best is not None
     solved = replace(search.best.solved, bound=search.bound) if search.best.solved else None
@@ -98,7 +98,7 @@ class _Search:
         self, workload: Workload, limits: Mapping[str, Limit], compile_with: Callable[[Weighting], Plan]
     ) -> None:
         self._workload, self._limits, self._compile = workload, limits, compile_with
-        self._exponent, self._fallen_from = FASTEST, 0.0
+        self._exponent, self._fallen_from, self._value = FASTEST, 0.0, 0.0
         self.best: Plan | None = None
         self._cost, self.bound, self.rounds, self.stalled, self._milestone = np.inf, 0.0, 0, 0, np.inf
 
@@ -106,6 +106,10 @@ class _Search:
     def gap(self) -> float:
         """The certified relative gap."""
         return self._cost / self.bound - 1 if self.bound > 0 else np.inf
+
+    def is_near(self, gap: float) -> bool:
+        """True if the certified gap is small enough, or all that is left of it is the gap of the plans themselves."""
+        return self.gap <= gap or self._cost <= self._value * (1 + gap / 2)
 
     def visit(self, weights: Mapping[str, FamilyWeights]) -> None:
         """Compile for some weights and keep what is best."""
@@ -116,12 +120,12 @@ class _Search:
         cost = least_cost(plan)
         if cost < self._cost:
             self.best, self._cost = plan, cost
-        self.bound = max(self.bound, bound)
+        self.bound, self._value = max(self.bound, bound), max(self._value, value)
         self._exponent = 1.0 if value < self._fallen_from else self._exponent
         self._fallen_from = value
         self._plan, self._weights, self.rounds = plan, weights, self.rounds + 1
         self.stalled += 1
-        reached = cost / self.bound - 1  # by this plan: one may be better by chance long before the weights settle
+        reached = cost / self._value - 1  # by this plan: one may be better by chance long before the weights settle
         if reached < PROGRESS * self._milestone:
             self.stalled, self._milestone = 0, reached
 
@@ -151,7 +155,7 @@ class _Search:
 
     def descend(self, gap: float) -> None:
         """Take steps until the certified gap is small enough, or nothing is gained any more."""
-        while self.gap > gap and self.rounds < ROUNDS:
+        while not self.is_near(gap) and self.rounds < ROUNDS:
             if self.stalled >= PATIENCE and self._exponent == 1:
                 break
             if self.stalled >= PATIENCE:  # long steps may circle around the optimum
@@ -177,7 +181,7 @@ class _Search:
 
 
 def _scaled(weights: ProductWeights, factor: float) -> ProductWeights:
-    return replace(weights, weight=weights.weight * factor)
+    return replace(weights, weight=weights.weight * max(factor, LEAST))  # what is public has no variance at all
 
 
 def _by_numbers(plan: Plan, family: Family, weights: FamilyWeights) -> FamilyWeights:
@@ -237,6 +241,8 @@ def _moved(
     used = product_variances(source, plan.strategies, plan.unit_sigma_squared, product) / allowed
     share = weights.table(product.shape) / weights.weight / product.count
     mean = float((used * share).sum())
+    if not mean:
+        return _scaled(weights, LEAST)
     if len(weights.queries) != len(product.factors):
         joint = _relative((share * used**exponent).reshape(-1))
         queries = (None,) * len(product.factors) if joint is None else (joint,)
@@ -273,7 +279,8 @@ def _normalised(
     }
     total = sum(limits[f.name].variance * _sum(f, raised[f.name]) for f in workload.families)
     return {
-        name: FamilyWeights(tuple(_scaled(c, 1 / total) for c in w.classes), w.class_of) for name, w in raised.items()
+        name: FamilyWeights(tuple(replace(c, weight=c.weight / total) for c in w.classes), w.class_of)
+        for name, w in raised.items()
     }
 
 

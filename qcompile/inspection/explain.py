@@ -206,12 +206,17 @@ def _objective_json(plan: Plan) -> dict[str, Any]:
     """Return what the plan minimises, its proven bound, and how each family stands."""
     assert plan.solved is not None
     numbers = {"name": plan.options.objective, "value": value_of(plan), "bound": plan.solved.bound}
-    return {**numbers, "gap": gap_of(plan), "families": [asdict(t) for t in family_targets(plan)]}
+    return {
+        **numbers,
+        "gap": gap_of(plan) if math.isfinite(gap_of(plan)) else None,
+        "families": [asdict(t) for t in family_targets(plan)],
+    }
 
 
 def objective_text(plan: Plan) -> str:
     """State what a plan minimises, its value, and its certified distance from the optimum of its kind."""
-    near = f"{_within(gap_of(plan))} the least of this {_kind(plan)}"
+    gap = gap_of(plan)
+    near = f"{_within(gap)} the least of this {_kind(plan)}" if math.isfinite(gap) else "no lower bound is known"
     if plan.options.objective == "max":
         weighted = "weighted " if any(f.weight != 1 for f in plan.workload.families) else ""
         return f"largest {weighted}variance of a query {number(value_of(plan))} at privacy cost 1, {near}"

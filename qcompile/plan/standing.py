@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +47,9 @@ def value_of(plan: Plan) -> float:
 
 def gap_of(plan: Plan) -> float:
     """Certified relative gap of what the plan minimises: of `value_of` over its proven lower bound."""
-    return plan.gap if plan.solved is None else max(0.0, least_cost(plan) / plan.solved.bound - 1)
+    if plan.solved is None:
+        return plan.gap
+    return max(0.0, least_cost(plan) / plan.solved.bound - 1) if plan.solved.bound > 0 else math.inf
 
 
 def family_share(plan: Plan, family: Family) -> float:
