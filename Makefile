@@ -71,6 +71,7 @@ bench: $(DEV)/.ready
 	$(DEV)/bin/python benchmarks/tables.py -o benchmarks/results/tables.md
 	$(DEV)/bin/python benchmarks/growth.py -o benchmarks/results/growth.md
 	$(DEV)/bin/python benchmarks/long_axes.py -o benchmarks/results/long-axes.md
+	$(DEV)/bin/python benchmarks/largest.py -o benchmarks/results/largest.md
 
 # Large releases (3 minutes), and 100 million rows (3 GB of temporary files; Spark and PostgreSQL with --spark, --server).
 bench-large: $(DEV)/.ready

@@ -36,7 +36,7 @@ workload { ages : prefix(age)
            both : each 2 of all }
 """
 COMMAND = pathlib.Path(sys.executable).with_name("qcompile")
-COMMANDS = ("check", "fmt", "compile", "inspect", "run", "answers", "ask", "diff", "doctor")
+COMMANDS = ("check", "fmt", "compile", "inspect", "run", "answers", "ask", "budget", "diff", "doctor")
 
 
 @pytest.fixture
