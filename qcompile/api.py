@@ -180,6 +180,7 @@ def compile(
     gap: float = 1e-3,
     centring: str | Mapping[str, Array] = "uniform",
     blocks: passes.Blocks = False,
+    design: str = "nodes",
     neighbours: str = "add-remove",
     contributions: int = 1,
     objective: str | None = None,

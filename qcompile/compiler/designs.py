@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 from qcompile.compiler.blocks import EFFORTS, Blocks, choose_blocks
 from qcompile.compiler.centring import optimised_centrings
+from qcompile.lattice.oblique import Oblique
 from qcompile.queries.workload import Workload
+from qcompile.solvers.solution import Solution
 from qcompile.support.arrays import Array
 
 
@@ -21,10 +23,14 @@ class Design:
     Attributes:
       centring: weights per attribute name; uniform where absent.
       blocks: names of the families of each unsplit block.
+      oblique: what some nodes measure beyond their own residual.
+      solutions: of these nodes, in the same order.
     """
 
     centring: Mapping[str, Array] = field(default_factory=dict)
     blocks: Blocks = ()
+    oblique: tuple[Oblique, ...] = ()
+    solutions: tuple[Solution, ...] = ()
 
 
 def designs(

@@ -14,13 +14,16 @@ from pathlib import Path
 from qcompile import grammar
 from qcompile.compiler.designs import Design, designs
 from qcompile.compiler.objectives import first_workload, solve_weights
+from qcompile.compiler.oblique.search import oblique_design
+from qcompile.compiler.oblique.span import spans_what_is_left
 from qcompile.errors import OptionError, SizeError
 from qcompile.lattice.decompose import centring_weights, check_blocks, decompose, require_grams
 from qcompile.lattice.lattice import Lattice, Problem
+from qcompile.lattice.oblique import Oblique
 from qcompile.lattice.projection import is_uniform
 from qcompile.plan.allocation import GAP
 from qcompile.plan.objective import limits
-from qcompile.plan.options import CENTRINGS, GIVEN, SEARCHES, Options
+from qcompile.plan.options import CENTRINGS, DESIGNS, GIVEN, OBJECTIVES, SEARCHES, Options
 from qcompile.plan.plan import Plan
 from qcompile.plan.standing import value_of
 from qcompile.queries.weighting import Weighting
@@ -35,6 +38,12 @@ from qcompile.support.memory import memory_budget
 from qcompile.support.options import one_of, whole
 
 NO_SEARCH, AUTO, FULL_SEARCH = SEARCHES
+
+NODES, OBLIQUE = DESIGNS[:2]
+TOTAL = OBJECTIVES[0]
+
+OBLIQUE_SOLVERS = ("auto", "exact")
+"""Solvers of the optimum, which oblique nodes are solved for."""
 
 BETTER = 1 - 1e-9
 """A design replaces the plain one only where its error is below this share of it."""
@@ -93,14 +102,16 @@ class Decomposed:
       workload: the families.
       options: with the labels of the strategies.
       route: solves the classes.
-      lattices: one per design, for given weights of the queries or those of the families.
+      lattices: one per design, for given weights of the queries or those of the families, with its oblique nodes.
+      oblique: the solutions of oblique nodes, by the identity of what they measure.
     """
 
     request: Request
     workload: Workload
     options: Options
     route: Route
-    lattices: tuple[Callable[[Weighting | None], Lattice], ...]
+    lattices: tuple[tuple[Callable[[Weighting | None], Lattice], tuple[Oblique, ...]], ...]
+    oblique: Mapping[str, Solution]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +131,7 @@ def parse(request: Request) -> Parsed:
     return Parsed(request, grammar.parse(source))
 
 
-def design(parsed: Parsed) -> Designed:
+def choose_designs(parsed: Parsed) -> Designed:
     """Workload to designs."""
     request, workload = _with_objective(parsed.request, parsed.workload), parsed.workload
     require_grams(workload, request.plain.centring)
@@ -132,14 +143,30 @@ def design(parsed: Parsed) -> Designed:
     optimise = options.centring == "optimised"
     first = first_workload(workload, limits(workload, options))
     compared = designs(first, plain, optimise=optimise, search=search, progress=request.progress)
-    return Designed(request, workload, tuple(compared))
+    return Designed(request, workload, (*compared, *_oblique(request, workload, compared)))
+
+
+def _oblique(request: Request, workload: Workload, compared: Sequence[Design]) -> Iterator[Design]:
+    """Per choice of blocks the design with oblique nodes, whose centring is its own where it is not given."""
+    options = request.options
+    if options.design == NODES or options.objective != TOTAL:
+        return
+    for blocks in dict.fromkeys(d.blocks for d in compared):
+        found = oblique_design(workload, compared[0].centring, blocks, options.design, options.gap, request.progress)
+        if found is not None:
+            yield Design(found.centring, blocks, found.nodes, found.solutions)
 
 
 def _with_objective(request: Request, workload: Workload) -> Request:
     """The request with its objective: where none was chosen, the targets if there are any."""
-    if request.objective is not None or not any(f.target for f in workload.families):
-        return request
-    return replace(request, options=replace(request.options, objective="targets"))
+    if request.objective is None and any(f.target for f in workload.families):
+        request = replace(request, options=replace(request.options, objective="targets"))
+    if request.options.design == OBLIQUE and request.options.objective != TOTAL:
+        raise OptionError(
+            f"oblique nodes are found for the total error, not for objective {request.options.objective!r}; use "
+            "design='nodes' or 'auto', or objective='total'"
+        )
+    return request
 
 
 def decompose_designs(designed: Designed) -> Decomposed:
@@ -149,12 +176,13 @@ def decompose_designs(designed: Designed) -> Decomposed:
     strategies = attribute_strategies(workload.schema, request.strategies) if solver.takes_strategies else {}
     labels = {name: s.label for name, s in strategies.items()}
     options = replace(request.options, strategies=tuple(labels.items()))
-    lattices = tuple(partial(_decompose, workload, d, labels) for d in designed.designs)
-    return Decomposed(request, workload, options, solver.of(RouteOptions(options.gap, strategies)), lattices)
+    lattices = tuple((partial(_decompose, workload, d, labels), d.oblique) for d in designed.designs)
+    solved = {o.identity: s for d in designed.designs for o, s in zip(d.oblique, d.solutions, strict=True)}
+    return Decomposed(request, workload, options, solver.of(RouteOptions(options.gap, strategies)), lattices, solved)
 
 
 def _decompose(workload: Workload, design: Design, labels: Mapping[str, str], weighting: Weighting | None) -> Lattice:
-    closure = decompose(workload, design.centring, design.blocks, labels, weighting)
+    closure = decompose(workload, design.centring, design.blocks, labels, weighting, design.oblique)
     if not closure.classes:
         raise OptionError("every query of the workload is 0 whatever the data, so there is nothing to measure")
     return closure
@@ -167,14 +195,15 @@ def solve(decomposed: Decomposed) -> Solved:
 
 def _plans(decomposed: Decomposed) -> Iterator[Plan]:
     cache: dict[Hashable, Solution] = {}
-    for number, lattice in enumerate(decomposed.lattices):
+    for number, (lattice, nodes) in enumerate(decomposed.lattices):
         try:
             plan = _plan(decomposed, lattice, cache)
         except SizeError:
             if number == 0:
                 raise
             continue  # the plain design fits, but another may be too large without its symmetry
-        yield plan
+        if not nodes or spans_what_is_left(plan.workload, plan.closure, plan.strategies, nodes):
+            yield plan
 
 
 def _plan(
@@ -194,6 +223,7 @@ def _plan(
 def _solutions(decomposed: Decomposed, closure: Lattice, cache: dict[Hashable, Solution]) -> tuple[Solution, ...]:
     """One solution per class; problems that an earlier design shares are not solved again."""
     request = decomposed.request
+    cache.update((p.key, decomposed.oblique[p.oblique]) for p in closure.classes if p.oblique)
     new: dict[Hashable, Problem] = {p.key: p for p in closure.classes if p.key not in cache}
     solved = solve_classes(tuple(new.values()), decomposed.route, request.progress, request.workers)
     cache.update(zip(new, solved, strict=True))
@@ -227,6 +257,7 @@ def compile(
     gap: float = 1e-3,
     centring: str | Mapping[str, Array] = "uniform",
     blocks: Blocks = False,
+    design: str = "nodes",
     neighbours: str = "add-remove",
     contributions: int = 1,
     objective: str | None = None,
@@ -248,6 +279,9 @@ def compile(
         weights per attribute name (each of the attribute's size, sum 1).
       blocks: False; "auto" or True to answer families unsplit where that is better (True searches longer and in larger
         blocks; neither is ever worse than without); or lists of family names, one per block.
+      design: what nodes measure: "nodes" their own residual only; "oblique" some of the nodes below them, too, where
+        that lowers the error (never worse; seconds to minutes; such a plan cannot be run adaptively); "auto" the
+        same where it takes seconds.
       neighbours: "add-remove": neighbouring tables differ in the rows of one privacy unit, which one of them lacks;
         "replace-one": its rows are replaced by others. With one row a unit, and no attribute that drops rows, the
         number of rows is then public: it is released exactly. Strategies, centring and blocks are searched for as if
@@ -275,6 +309,7 @@ def compile(
         gap=gap,
         centring=one_of("centring", centring, CENTRINGS) if isinstance(centring, str) else GIVEN,
         blocks=_block_search(blocks),
+        design=design,
         neighbours=neighbours,
         contributions=contributions,
         objective="total" if objective is None else objective,
@@ -287,7 +322,7 @@ def compile(
     limit = None if max_memory is None else whole("max_memory", max_memory, 1, "bytes")
     request = Request(workload, options, objective, plain, strategies or {}, threads, progress)
     with memory_budget(limit):
-        return allocate(solve(decompose_designs(design(parse(request)))))
+        return allocate(solve(decompose_designs(choose_designs(parse(request)))))
 
 
 def _require_compatible(options: Options, strategies: Strategies | None) -> None:
@@ -300,6 +335,8 @@ def _require_compatible(options: Options, strategies: Strategies | None) -> None
         raise OptionError(f"strategies must map attribute names to strategies, got {strategies!r}")
     if route.splits_only and options.blocks != NO_SEARCH:
         raise OptionError(f"solver={name!r} cannot measure unsplit blocks; use solver='auto', or leave blocks out")
+    if options.design != NODES and name not in OBLIQUE_SOLVERS:
+        raise OptionError(f"solver={name!r} has no oblique nodes; use solver='auto', or design='nodes'")
     if route.needs_uniform and options.centring == "optimised":
         raise OptionError(f"solver={name!r} needs uniform centring; use solver='auto' with centring='optimised'")
 

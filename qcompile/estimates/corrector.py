@@ -70,7 +70,7 @@ class Corrector:
         strategy = self._estimates.strategies[c]
         if strategy.rank == math.prod(n - 1 for n in residual.shape):
             return residual
-        seen = strategy.solve(strategy.apply(residual.transpose(order))).transpose(np.argsort(order))
+        seen = strategy.solve(strategy.own.apply(residual.transpose(order))).transpose(np.argsort(order))
         return lift_residual(self._lattice, seen, self._lattice.nodes[node])
 
     def _alike(self, node: int) -> bool:
@@ -95,6 +95,8 @@ def is_residual_basis(strategy: Strategy) -> bool:
 
     Decided on three of its columns; others would have to be alike in exactly those.
     """
+    if strategy.own is not strategy:  # its residual has the noise of the nodes below, too
+        return False
     cells = math.prod(strategy.shape)
     for cell in {0, cells // 2, cells - 1}:
         unit = np.zeros(cells)

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from qcompile.lattice.lattice import Lattice
-from qcompile.lattice.reconstruct import add_marginal, in_schema_order, lift_residual, marginal
+from qcompile.lattice.reconstruct import add_marginal, marginal
 from qcompile.strategy import Strategy
+from qcompile.strategy.oblique import residual_estimate
 from qcompile.support.arrays import Array
 
 
@@ -33,7 +34,7 @@ class Estimates:
         self._residuals: dict[int, Array] = {}
 
     def add(self, node: int, y: Array, precision: float) -> Array:
-        """Average a measurement in.
+        """Average a measurement in; that of an oblique node once all nodes below it have theirs.
 
         Args:
           node: position in the lattice.
@@ -51,8 +52,8 @@ class Estimates:
         return residual if before is None else residual - before
 
     def _solved(self, node: int, y: Array) -> Array:
-        t = self.strategies[int(self.lattice.class_of[node])].solve(y)
-        return lift_residual(self.lattice, in_schema_order(t, self.lattice.orders[node]), self.lattice.nodes[node])
+        strategy = self.strategies[int(self.lattice.class_of[node])]
+        return residual_estimate(self.lattice, strategy, node, y, self.residual)
 
     def precision(self, node: int) -> float:
         """The sum of the precisions of its measurements; 0 where there is none."""

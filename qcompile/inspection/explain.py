@@ -11,6 +11,7 @@ from qcompile.compiler.unrestricted import unrestricted
 from qcompile.lattice.projection import is_uniform
 from qcompile.plan.plan import ClassSummary, Plan
 from qcompile.plan.standing import family_share, family_targets, gap_of, value_of
+from qcompile.strategy.oblique import ObliqueStrategy
 from qcompile.support.text import MANY, excess_text, gap_text, number, plural, printable, share_text, table
 from qcompile.version import __version__
 
@@ -277,14 +278,23 @@ def _kind(plan: Plan) -> str:
     weighted = any(not is_uniform(u) for u in plan.closure.centring)
     text = "decomposition" if plan.closure.first_block else "set of blocks"
     text += " and these blocks" if plan.closure.blocks and plan.closure.first_block else ""
+    text += " and these oblique nodes" if oblique_count(plan) else ""
     return text + (" with these centring weights" if weighted else "")
 
 
+def oblique_count(plan: Plan) -> int:
+    """Return the number of nodes that measure some of the nodes below them, too."""
+    pairs = zip(plan.closure.members.tolist(), plan.strategies, strict=True)
+    return sum(members for members, strategy in pairs if isinstance(strategy, ObliqueStrategy))
+
+
 def design_text(plan: Plan) -> str:
-    """Describe centring and blocks, and the error they save over the plain decomposition."""
+    """Describe centring, blocks and oblique nodes, and the error they save over the plain decomposition."""
     blocks = len(plan.closure.blocks)
     weighted = any(not is_uniform(u) for u in plan.closure.centring)
     parts = [f"{'weighted' if weighted else 'uniform'} centring", plural(blocks, "block") if blocks else "no blocks"]
+    if oblique := oblique_count(plan):
+        parts.append(plural(oblique, "oblique node"))
     text = ", ".join(parts)
     if plan.plain_sse is None:
         return text

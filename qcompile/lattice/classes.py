@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -37,6 +37,7 @@ class _Classifier:
     labels: tuple[str, ...]
     problems: list[Problem] = field(default_factory=list)
     _classes: dict[Pattern, int] = field(default_factory=dict)
+    _oblique: dict[str, int] = field(default_factory=dict)
     _seen: dict[Pattern, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
     @cached_property
@@ -59,6 +60,24 @@ class _Classifier:
                 self.problems.append(_problem(canonical, splitter.grams, self._labelled_axes(node, order)))
             self._seen[pattern] = self._classes[canonical], order
         return self._seen[pattern]
+
+    def place_oblique(
+        self, node: Node, splitter: Splitter, sums: Sums, identity: str, order: tuple[int, ...]
+    ) -> tuple[int, tuple[int, ...]]:
+        """The class of a node whose matrix is given, with its axes in the given order.
+
+        Args:
+          node: its attributes.
+          splitter: has the Grams.
+          sums: of the node.
+          identity: of the matrix.
+          order: the node axis at each canonical position.
+        """
+        if identity not in self._oblique:
+            self._oblique[identity] = len(self.problems)
+            problem = _problem(_permute(self._pattern(node, splitter, sums), order), splitter.grams, ())
+            self.problems.append(replace(problem, oblique=identity))
+        return self._oblique[identity], order
 
     def _labelled_axes(self, node: Node, order: Sequence[int]) -> tuple[LabelledAxis, ...]:
         """The canonical axes with their labels; empty where no axis has one."""

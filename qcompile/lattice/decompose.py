@@ -11,12 +11,14 @@ import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 
-from qcompile.errors import OptionError, SizeError, did_you_mean
+from qcompile.errors import IntegrityError, OptionError, SizeError, did_you_mean
 from qcompile.lattice.classes import _Classifier
-from qcompile.lattice.lattice import Lattice, Node
+from qcompile.lattice.lattice import Lattice, Node, lower_covers, subsets
+from qcompile.lattice.oblique import Oblique
 from qcompile.lattice.ordered_grams import has_closed_gram
 from qcompile.lattice.projection import PROJECTED, equal_weights, zero_weights
 from qcompile.lattice.symbolic_grams import Splitter, Sums
@@ -47,6 +49,7 @@ def decompose(
     blocks: Sequence[Sequence[str]] = (),
     labels: Mapping[str, str] | None = None,
     weighting: Weighting | None = None,
+    oblique: Sequence[Oblique] = (),
 ) -> Lattice:
     """The closure lattice of a workload, and the blocks beside it.
 
@@ -56,15 +59,17 @@ def decompose(
       blocks: names of the families of each block: they are measured unsplit, on the union of their attributes.
       labels: per attribute name, what tells it apart from others with the same numbers.
       weighting: weights of products and queries in place of the families' own.
+      oblique: what maximal nodes measure beyond their own residual.
 
     Raises:
       OptionError: weights for an unknown attribute, of the wrong length, or that do not sum to 1; a block that is
         empty, or names a family that does not exist or is in another block.
+      IntegrityError: an oblique node that is not maximal, or of another shape than its matrix.
       SizeError: a factor's Gram would not fit in memory.
     """
     require_grams(workload, centring or {})
     weights = centring_weights(workload.schema, centring or {})
-    return symbolic(workload, weights, blocks, labels, weighting)[0]
+    return symbolic(workload, weights, blocks, labels, weighting, oblique)[0]
 
 
 def require_grams(workload: Workload, centring: Mapping[str, Array] = MappingProxyType({})) -> None:
@@ -104,14 +109,17 @@ def symbolic(
     blocks: Sequence[Sequence[str]] = (),
     labels: Mapping[str, str] | None = None,
     weighting: Weighting | None = None,
+    oblique: Sequence[Oblique] = (),
 ) -> tuple[Lattice, Splitter]:
     """The lattice for given centring weights of every attribute, with the symbolic sums behind its nodes."""
     blocks = check_blocks(workload, blocks)
-    splitter = split(workload, weights, blocks, weighting)
+    tops = oblique_nodes(workload.schema, oblique)
+    splitter = split(workload, weights, blocks, weighting, tops)
     nodes = sorted(splitter.sums, key=lambda node: (len(node), node))
     named = tuple((labels or {}).get(name, "") for name in workload.schema.names)
     classifier = _Classifier(workload.schema, weights, named)
-    placed = [classifier.place(node, splitter, splitter.sums[node]) for node in nodes]
+    require_maximal(nodes, tops)
+    placed = [_place(classifier, node, splitter, tops) for node in nodes]
     raw = Splitter(workload.schema, tuple(zero_weights(a.size) for a in workload.schema))
     uncentred_classes = replace(classifier, weights=raw.weights, _seen={})
     for names in blocks:
@@ -130,11 +138,65 @@ def symbolic(
     return lattice, splitter
 
 
+Tops: TypeAlias = Mapping[Node, tuple[Oblique, tuple[int, ...]]]
+"""Per oblique node what it measures, and the attribute at each canonical axis."""
+
+
+def oblique_nodes(schema: Schema, oblique: Sequence[Oblique]) -> Tops:
+    """The oblique nodes by their attributes.
+
+    Raises:
+      IntegrityError: a node is named twice, or its shape is not that of its matrix.
+    """
+    tops: dict[Node, tuple[Oblique, tuple[int, ...]]] = {}
+    for o in oblique:
+        for member in o.members:
+            node = tuple(sorted(set(member)))
+            size = cells([schema.attributes[a].size for a in member])
+            if node in tops or len(node) != len(member) or size != o.measured.shape[1]:
+                raise IntegrityError("an oblique node is named once, and its matrix has a column per cell")
+            tops[node] = o, member
+    return tops
+
+
+def closure_nodes(workload: Workload, blocks: Sequence[Sequence[str]] = ()) -> list[Node]:
+    """The nodes of the closure in their order: all subsets of the products that are in no block."""
+    apart = {name for names in blocks for name in names}
+    position, found = workload.schema.positions, set[Node]()
+    for family in workload.families:
+        if apart.isdisjoint((family.name, *family.aliases)):
+            for product in family.products():
+                node = tuple(sorted(position[n] for n in product.names))
+                if node not in found:
+                    found.update(subsets(node))
+    return sorted(found, key=lambda node: (len(node), node))
+
+
+def require_maximal(nodes: Sequence[Node], tops: Tops) -> None:
+    """Refuse oblique nodes that are none of the closure, or lie below another.
+
+    Raises:
+      IntegrityError: there is one.
+    """
+    held = {below for node in nodes for below in lower_covers(node)} if tops else set()
+    if not set(nodes) >= set(tops) or not held.isdisjoint(tops):
+        raise IntegrityError("only maximal nodes of the closure can be oblique")
+
+
+def _place(classifier: _Classifier, node: Node, splitter: Splitter, tops: Tops) -> tuple[int, tuple[int, ...]]:
+    sums = splitter.sums[node]
+    if node not in tops or not sums:
+        return classifier.place(node, splitter, sums)
+    oblique, member = tops[node]
+    return classifier.place_oblique(node, splitter, sums, oblique.identity, tuple(node.index(a) for a in member))
+
+
 def split(
     workload: Workload,
     weights: tuple[Array, ...],
     blocks: Sequence[Sequence[str]] = (),
     weighting: Weighting | None = None,
+    tops: Tops = MappingProxyType({}),
 ) -> Splitter:
     """The symbolic Grams of all nodes below the families that are in no block."""
     splitter = Splitter(workload.schema, weights)
@@ -143,7 +205,11 @@ def split(
         if family.name not in apart:
             _require_few_nodes(family)
             for product, weight in weighted_products(family, weighting):
-                splitter.add(product.factors, weight)
+                top = tops.get(tuple(sorted(workload.schema.positions[n] for n in product.names))) if tops else None
+                if top is None:
+                    splitter.add(product.factors, weight)
+                else:
+                    splitter.add_oblique(product.factors, weight, *top)
     return splitter
 
 

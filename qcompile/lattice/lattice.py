@@ -78,12 +78,14 @@ class Problem:
       terms: the Gram, weighted.
       uniform: True if every axis has uniform centring weights.
       axes: per axis its attribute and label, where the user gave strategies; else empty.
+      oblique: the identity of the matrix that is measured, where it was chosen with the lattice; else empty.
     """
 
     shape: tuple[int, ...]
     terms: tuple[Term, ...]
     uniform: bool
     axes: tuple[LabelledAxis, ...] = ()
+    oblique: str = ""
 
     def __repr__(self) -> str:
         return f"<Problem: shape {self.shape}, {plural(len(self.terms), 'term')}>"
@@ -98,7 +100,7 @@ class Problem:
         """Equal for problems with equal solutions."""
         labels = tuple((a.label, u_key(a.centring)) for a in self.axes)
         terms = tuple((tuple((g.axes, g.gram.key) for g in t.groups), t.weighted) for t in self.terms)
-        return self.shape, self.uniform, labels, terms
+        return self.shape, self.uniform, labels, terms, self.oblique
 
     @property
     def trace(self) -> float:

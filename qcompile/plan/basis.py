@@ -5,9 +5,23 @@ from __future__ import annotations
 from qcompile.errors import OptionError
 from qcompile.plan.plan import Plan
 from qcompile.strategy import Strategy
+from qcompile.strategy.oblique import ObliqueStrategy
 
 BASES = ("compiled", "residual")
 """The strategy that nodes are measured with."""
+
+
+def require_single_nodes(plan: Plan) -> None:
+    """Refuse adaptive runs of plans in which a node's measurements need those of others.
+
+    Raises:
+      OptionError: the plan has oblique nodes.
+    """
+    if any(isinstance(s, ObliqueStrategy) for s in plan.strategies):
+        raise OptionError(
+            "an adaptive run measures nodes one by one, and this plan has oblique nodes, which need those below them; "
+            "compile it with design='nodes' (--design nodes)"
+        )
 
 
 def basis_strategies(plan: Plan, basis: str) -> tuple[Strategy, ...]:

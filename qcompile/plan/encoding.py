@@ -34,6 +34,7 @@ from qcompile.strategy import (
     ResidualPart,
     Strategy,
 )
+from qcompile.strategy.oblique import ObliqueStrategy
 from qcompile.support.arrays import Array, cells, digest, require_memory
 from qcompile.support.json_fields import Field
 
@@ -374,6 +375,9 @@ def strategy_data(strategy: Strategy, store: ArrayStore) -> dict[str, Any]:
         return {"kind": "kronecker", "shape": list(strategy.shape), "parts": parts}
     if isinstance(strategy, MixtureStrategy):
         return {"kind": "mixture", "terms": [strategy_data(t, store) for t in strategy.terms]}
+    if isinstance(strategy, ObliqueStrategy):
+        matrices = {"measured": store.put(strategy.measured_matrix), "own": store.put(strategy.own_matrix)}
+        return {"kind": "oblique", "shape": list(strategy.shape), **matrices}
     raise StorageError(f"{type(strategy).__name__} cannot be stored")
 
 
@@ -400,11 +404,21 @@ def read_strategy(data: Field, store: ArrayStore) -> Strategy:
         field["kind"].read_choice(["mixture"])
         terms = [_read_plain(t, store) for t in field["terms"].read_list(least=2, most=MAX_TERMS)]
         strategy: Strategy = data.build(lambda: MixtureStrategy(terms))
+    elif "measured" in data.read_mapping():
+        strategy = _read_oblique(data, store)
     else:
         strategy = _read_plain(data, store)
     if strategy.rows > ROWS_PER_CELL * cells(strategy.shape) + MORE_ROWS:
         data.refuse(f"a strategy of at most {ROWS_PER_CELL} rows per cell")
     return strategy
+
+
+def _read_oblique(data: Field, store: ArrayStore) -> ObliqueStrategy:
+    field = data.read_object("kind", "shape", "measured", "own")
+    field["kind"].read_choice(["oblique"])
+    shape = tuple(x.read_integer(1) for x in field["shape"].read_list(least=1, most=MAX_AXES))
+    measured, own = store.read_finite(field["measured"]), store.read_finite(field["own"])
+    return data.build(lambda: ObliqueStrategy(shape, measured, own))
 
 
 def _read_plain(data: Field, store: ArrayStore) -> KroneckerStrategy | FourierStrategy:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qcompile.errors import StorageError
-from qcompile.lattice.decompose import count_subsets, decompose, least_nodes
+from qcompile.errors import IntegrityError, StorageError
+from qcompile.lattice.decompose import closure_nodes, count_subsets, decompose, least_nodes
 from qcompile.lattice.lattice import Lattice
+from qcompile.lattice.oblique import Oblique, part_on
 from qcompile.lattice.projection import is_uniform
 from qcompile.plan.encoding import ArrayStore, read_strategy, read_workload, strategy_data, workload_data
 from qcompile.plan.objective import limits
@@ -28,6 +29,7 @@ from qcompile.plan.upgrades import OLDEST, upgrade_plan
 from qcompile.queries.workload import Workload
 from qcompile.solvers.solution import Solution
 from qcompile.strategy import CosineStrategy, FourierStrategy, KroneckerStrategy, MixtureStrategy, Strategy
+from qcompile.strategy.oblique import ObliqueStrategy
 from qcompile.support import archive
 from qcompile.support.arrays import IntArray
 from qcompile.support.json_fields import Field
@@ -51,6 +53,9 @@ MAX_PRECISION = 1e100
 
 SMALLEST_LOSS = 1e-280
 """Losses below overflow where budgets are divided: they are in denominators, squared sensitivities of 10^18 above."""
+
+CENTRED = 1e-9
+"""Share of an oblique node's largest entry that its own part may be off."""
 
 MAX_VERSION = 100
 """Characters of the version of qcompile that compiled a plan."""
@@ -99,7 +104,7 @@ def plan_data(plan: Plan, store: ArrayStore) -> dict[str, Any]:
 
 
 def _options_data(options: Options) -> dict[str, Any]:
-    """The options; those of objectives only where they are not the usual ones: other plans keep their hashes."""
+    """The options; newer ones only where they are not the usual ones: the hashes of other plans stay what they were."""
     usual = Options()
     return {k: v for k, v in asdict(options).items() if k not in NEWER or v != getattr(usual, k)}
 
@@ -138,12 +143,44 @@ def read_plan(data: Field, store: ArrayStore) -> Plan:
     if (solved is not None) != bool(data.build(lambda: limits(workload, options))):
         data.refuse("a plan with weights where its objective needs them, and only there")
     weighting = None if solved is None else solved.weighting
-    closure = data.build(lambda: decompose(workload, centring, blocks, dict(options.strategies), weighting))
+    oblique = data.build(lambda: _oblique(workload, blocks, solutions, class_of, orders))
+    labels = dict(options.strategies)
+    closure = data.build(lambda: decompose(workload, centring, blocks, labels, weighting, oblique))
     _check_same(closure, class_of, orders, len(solutions))
     plain_sse = field["plain_sse"].read_optional(lambda error: error.read_number(above=0))
     plan = Plan(workload, closure, solutions, options, plain_sse, None, version, solved)
     _check_strategies(plan)
+    _check_own_parts(plan)
     return replace(plan, precisions=_read_precisions(field["precisions"], plan)) if "precisions" in field else plan
+
+
+def _oblique(
+    workload: Workload,
+    blocks: Sequence[Sequence[str]],
+    solutions: Sequence[Solution],
+    class_of: npt.NDArray[Any],
+    orders: npt.NDArray[Any],
+) -> list[Oblique]:
+    """What oblique nodes measure, with the nodes that the file's arrays say they are.
+
+    Raises:
+      IntegrityError: the arrays do not fit the workload.
+    """
+    strategies = {c: s.strategy for c, s in enumerate(solutions) if isinstance(s.strategy, ObliqueStrategy)}
+    if not strategies:
+        return []
+    nodes = closure_nodes(workload, blocks)
+    starts = np.cumsum([0, *map(len, nodes)])
+    if class_of.shape[:1] < (len(nodes),) or orders.size < starts[-1]:
+        raise IntegrityError("arrays as long as the lattice")
+    members: dict[int, list[tuple[int, ...]]] = {c: [] for c in strategies}
+    for i, node in enumerate(nodes):
+        if (c := int(class_of[i])) in members:
+            order = [int(axis) for axis in orders[starts[i] : starts[i + 1]]]
+            if sorted(order) != list(range(len(node))):
+                raise IntegrityError("an order of a node's axes")
+            members[c].append(tuple(node[axis] for axis in order))
+    return [Oblique(s.measured_matrix, s.own_matrix, tuple(members[c])) for c, s in strategies.items()]
 
 
 MEMBERS = (
@@ -164,7 +201,7 @@ def _read_precisions(data: Field, plan: Plan) -> tuple[float, ...]:
             data.refuse("a number above 0 for every class that needs noise, and 0 for the others")
     return tuple(numbers)
 
-NEWER = ("objective", "objective_gap", "total")
+NEWER = ("objective", "objective_gap", "total", "design")
 """Options that older files lack, and files of plans without them."""
 
 
@@ -203,6 +240,7 @@ def _read_options(data: Field) -> Options:
     objective = field["objective"].read_text() if "objective" in field else usual.objective
     objective_gap = field["objective_gap"].read_number() if "objective_gap" in field else usual.objective_gap
     total = field["total"].read_number() if "total" in field else usual.total
+    texts["design"] = field["design"].read_text() if "design" in field else usual.design
     return data.build(
         lambda: Options(
             **texts,
@@ -246,6 +284,19 @@ def _check_strategies(plan: Plan) -> None:
             raise StorageError("a strategy in the file has numbers too large or too small; compile the plan again")
 
 
+def _check_own_parts(plan: Plan) -> None:
+    """The stored own part of an oblique node must be what it measures, centred: estimates are made with it."""
+    closure = plan.closure
+    for c, strategy in enumerate(plan.strategies):
+        if isinstance(strategy, ObliqueStrategy):
+            position = closure.class_of.tolist().index(c)
+            weights = [closure.centring[closure.nodes[position][axis]] for axis in closure.orders[position]]
+            rows = strategy.measured_matrix.reshape(-1, *strategy.shape)
+            own = part_on(rows, weights, range(len(weights))).reshape(strategy.own_matrix.shape)
+            if np.abs(own - strategy.own_matrix).max() > CENTRED * np.abs(rows).max():
+                raise StorageError("an oblique node of the file is not what it measures; compile the plan again")
+
+
 def _largest_entries(strategy: Strategy) -> list[float]:
     """The largest absolute value of each matrix that a strategy is stored as."""
     match strategy:
@@ -256,6 +307,8 @@ def _largest_entries(strategy: Strategy) -> list[float]:
         case CosineStrategy():
             arrays = (strategy.half, strategy.weights, strategy.directions, strategy.gains)
             return [float(np.abs(a).max()) for a in arrays if a.size]
+        case ObliqueStrategy():
+            return [strategy.measured.parts[0].largest]
         case FourierStrategy():
             return [float(np.abs(strategy.kernel).max(initial=0.0))]
         case _:

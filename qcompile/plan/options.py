@@ -16,6 +16,8 @@ SEARCHES = ("no", "auto", "yes")
 
 OBJECTIVES = ("total", "max", "targets")
 """What a plan minimises: the total squared error, the largest variance of a query, the budget that targets need."""
+DESIGNS = ("nodes", "oblique", "auto")
+"""What a node measures: its own residual only, or that and some of the nodes below it."""
 
 GIVEN = "given"
 """In place of a name: centring weights and blocks that the user wrote out."""
@@ -36,6 +38,7 @@ class Options:
       objective: one of `OBJECTIVES`.
       objective_gap: tolerance of the certified relative gap of the objectives "max" and "targets".
       total: the number of rows that targets in per cent refer to; None where there are none.
+      design: "nodes", "oblique" or "auto": what was asked for; the strategies say what was taken.
 
     Raises:
       OptionError: a choice has a value it cannot take.
@@ -51,6 +54,7 @@ class Options:
     objective: str = "total"
     objective_gap: float = 0.01
     total: float | None = None
+    design: str = "nodes"
 
     def __post_init__(self) -> None:
         """Check every choice; numbers become Python's own."""
@@ -58,6 +62,7 @@ class Options:
         object.__setattr__(self, "gap", share("gap", self.gap, "1e-3 means 0.1 %"))
         one_of("centring", self.centring, (*CENTRINGS, GIVEN))
         one_of("blocks", self.blocks, (*SEARCHES, GIVEN))
+        one_of("design", self.design, DESIGNS)
         one_of("neighbours", self.neighbours, NEIGHBOURS)
         rows = whole("contributions", self.contributions, 1, "rows", MOST_CONTRIBUTIONS)
         object.__setattr__(self, "contributions", rows)

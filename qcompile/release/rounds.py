@@ -11,7 +11,7 @@ from qcompile.adaptive.history import History, Round, SelectionStep, Step
 from qcompile.adaptive.spending import GROWTH, Spending
 from qcompile.errors import StorageError
 from qcompile.lattice.lattice import subsets
-from qcompile.plan.basis import BASES, basis_strategies
+from qcompile.plan.basis import BASES, basis_strategies, require_single_nodes
 from qcompile.plan.plan import Plan
 from qcompile.release.scales import SLACK, read_fraction, scale_data, scale_matches_cost, scale_of
 from qcompile.support.json_fields import Field
@@ -57,6 +57,7 @@ def read_history(
     basis = field["basis"].read_choice(BASES)
     history = History(basis, tuple(_read_round(r) for r in field["rounds"].read_list(least=int(whole))))
     _check_nodes(data, history, plan)
+    data.build(lambda: require_single_nodes(plan))
     data.build(lambda: _check_costs(history, plan, charge, noise, reference, whole))
     return history
 

@@ -13,7 +13,7 @@ from qcompile.adaptive.candidates import LARGEST_TOTAL, candidate_nodes
 from qcompile.adaptive.history import MeasuredRound, Round
 from qcompile.data.engines.counts import ExactCounts
 from qcompile.errors import OptionError, SizeError, StorageError
-from qcompile.plan.basis import basis_strategies
+from qcompile.plan.basis import basis_strategies, require_single_nodes
 from qcompile.plan.plan import Plan
 from qcompile.release.files import rows_of
 from qcompile.release.provenance import Provenance
@@ -114,10 +114,11 @@ class Adaptive:
     """Marginals measured round by round (AIM+GReM, arXiv 2602.05674). Arguments and errors as for `Batch`.
 
     Raises:
-      OptionError: the plan has no marginals to choose from, blocks, or no such basis.
+      OptionError: the plan has no marginals to choose from, blocks, oblique nodes, or no such basis.
     """
 
     def __init__(self, plan: Plan, terms: Provenance, options: RunOptions) -> None:
+        require_single_nodes(plan)
         _require_candidates(plan)
         self._plan, self._options, self._charge = plan, options, terms.charge
         self._scales = smallest_scales(plan, terms.charge, options.basis)

@@ -38,6 +38,11 @@ class Strategy(abc.ABC):
         return f"<{type(self).__name__}: {self.rows:,} rows on shape {self.shape}>"
 
     @property
+    def own(self) -> Strategy:
+        """The part of the strategy that the node's own residual decides: all of it, but on an oblique node."""
+        return self
+
+    @property
     @abc.abstractmethod
     def rows(self) -> int:
         """Number of measurements."""

@@ -20,6 +20,7 @@ from qcompile.queries.factors.base import OneAttribute
 from qcompile.queries.workload import Product
 from qcompile.strategy import Strategy
 from qcompile.strategy.base import Block
+from qcompile.strategy.oblique import ObliqueStrategy, lower_variances
 from qcompile.support.arrays import Array, require_memory
 
 LARGEST_TABLE = 2**24
@@ -152,20 +153,31 @@ def node_variances(
     require_memory("the variances of a family", product.count, "ask for a smaller family")
     held = lattice.covering(product)
     total = np.zeros(held.shape)
+    top = oblique_top(lattice, strategies, held)
     for part in node_parts(lattice, held):
         unit: Array = np.ones(())
-        for v in part_variances(part, strategies[int(lattice.class_of[part.node])], len(held.factors)):
-            unit = unit * v
+        if top in (None, part.node):
+            for v in part_variances(part, strategies[int(lattice.class_of[part.node])], len(held.factors)):
+                unit = unit * v
+        else:
+            unit = lower_variances(lattice, lambda i: strategies[int(lattice.class_of[i])], held, top, part.node)
         sigma = sigma_squared(part.node)
         total += unit * sigma if math.isfinite(sigma) else np.where(unit > ABSENT, np.inf, 0.0)
     return total.reshape(product.shape)
+
+
+def oblique_top(lattice: Lattice, strategies: Sequence[Strategy], product: Product) -> int | None:
+    """The node of all of a product's attributes, by position, where it is oblique."""
+    node = lattice.index.get(lattice.node_of(product.names), -1)
+    c = -1 if node < 0 else int(lattice.class_of[node])
+    return node if c >= 0 and isinstance(strategies[c], ObliqueStrategy) else None
 
 
 def product_errors(
     lattice: Lattice, strategies: Sequence[Strategy], sigma_squared: Sequence[float] | Array, product: Product
 ) -> ErrorSummary:
     """Sum and maximum of a product's variances; past `LARGEST_TABLE` queries the maximum is bounded from above."""
-    if product.count <= LARGEST_TABLE:
+    if product.count <= LARGEST_TABLE or oblique_top(lattice, strategies, lattice.covering(product)) is not None:
         table = product_variances(lattice, strategies, sigma_squared, product)
         return ErrorSummary(float(table.sum()), float(table.max()))
     total = largest = 0.0

@@ -27,6 +27,10 @@ def compile_(
     gap: float = typer.Option(1e-3, help="Certified relative gap wanted, of the squared error; looser stops earlier."),
     centring: str = typer.Option("uniform", help="uniform, or optimised: weights that minimise the total error."),
     blocks: str = typer.Option("no", help="no, auto or yes: answer families unsplit where that is better."),
+    design: str = typer.Option(
+        "nodes",
+        help="nodes, oblique (lower error across attributes; seconds to minutes) or auto (where it takes seconds).",
+    ),
     strategy: list[str] | None = STRATEGY,
     neighbours: str = typer.Option(
         "add-remove", help="add-remove or replace-one: how tables may differ in one privacy unit's rows."
@@ -63,6 +67,7 @@ def compile_(
         gap=gap,
         centring=centring,
         blocks=_blocks(blocks),
+        design=design,
         neighbours=neighbours,
         contributions=contributions,
         objective=objective,

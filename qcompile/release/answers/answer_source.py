@@ -15,13 +15,14 @@ import numpy as np
 from qcompile.errors import NotEstimableError
 from qcompile.lattice.apply_product import apply_product, largest_z
 from qcompile.lattice.lattice import Lattice, Node, below, subsets
-from qcompile.lattice.reconstruct import in_schema_order, lift_residual, marginal
+from qcompile.lattice.reconstruct import marginal
 from qcompile.queries.factors import Marginal
 from qcompile.queries.factors.base import CHUNK
 from qcompile.queries.workload import Product
 from qcompile.release.answers import intervals
 from qcompile.release.answers.single_query import coefficients, not_estimable, outside_span
 from qcompile.strategy import Strategy
+from qcompile.strategy.oblique import residual_estimate
 from qcompile.strategy.variances import node_variances
 from qcompile.support.arrays import Array, cells, require_memory
 
@@ -91,14 +92,11 @@ class AnswerSource:
         if c < 0 or not math.isfinite(self.sigma_squared[node]):
             return None
         if node not in self._cache:
-            t = self.strategies[c].solve(self.measured(node))
+            t = residual_estimate(self.lattice, self.strategies[c], node, self.measured(node), self.residual)
             if sum(v.size for v in self._cache.values()) + t.size > CACHED_CELLS:
                 self._cache.clear()
-            self._cache[node] = self._lifted(node, t)
+            self._cache[node] = t
         return self._cache[node]
-
-    def _lifted(self, node: int, t: Array) -> Array:
-        return lift_residual(self.lattice, in_schema_order(t, self.lattice.orders[node]), self.lattice.nodes[node])
 
     def _node(self, product: Product) -> Node:
         return self.lattice.node_of(self.lattice.covering(product).names)
@@ -166,8 +164,8 @@ class AnswerSource:
             c = int(self.lattice.class_of[node])
             if c >= 0 and math.isfinite(self.sigma_squared[node]) and node not in errors:
                 y = intervals.normals(node, first, (self.strategies[c].rows, count))
-                t = self.strategies[c].solve(y * math.sqrt(self.sigma_squared[node]))
-                errors[node] = self._lifted(node, t)
+                y = y * math.sqrt(self.sigma_squared[node])
+                errors[node] = residual_estimate(self.lattice, self.strategies[c], node, y, simulated)
             return errors.get(node)
 
         largest = np.zeros(count)

@@ -10,9 +10,12 @@ import numpy as np
 
 from qcompile.errors import NotEstimableError
 from qcompile.lattice.lattice import Lattice, Node
+from qcompile.lattice.oblique import LEFT, lower_subsets, part_on, written_out
 from qcompile.lattice.projection import Projection
+from qcompile.lattice.reconstruct import in_schema_order
 from qcompile.queries.workload import Product
 from qcompile.strategy import Strategy
+from qcompile.strategy.variances import oblique_top
 from qcompile.support.arrays import Array, outer, require_memory
 
 SPAN_TOLERANCE = 1e-7
@@ -44,7 +47,10 @@ def coefficients(closure: Lattice, strategies: Sequence[Strategy], product: Prod
       NotEstimableError: the query lies outside the span.
       SizeError: the query touches too many cells.
     """
-    for node, query in projected(closure, closure.covering(product)):
+    held = closure.covering(product)
+    top = oblique_top(closure, strategies, held)
+    parts = projected(closure, held) if top is None else _left_below(closure, strategies, held, top)
+    for node, query in parts:
         index = closure.index.get(node, -1)
         c = -1 if index < 0 else int(closure.class_of[index])
         if not query.any():
@@ -63,8 +69,25 @@ def _represented(strategy: Strategy, query: Array, closure: Lattice, node: Node)
 
 def outside_span(strategy: Strategy, query: Array) -> bool:
     """True if a query, or any of several along a last axis, is no combination of a strategy's rows."""
-    missing = strategy.adjoint(strategy.represent(query)) - query
+    missing = strategy.own.adjoint(strategy.represent(query)) - query
     return bool(np.abs(missing).max() > SPAN_TOLERANCE * np.abs(query).max())
+
+
+def _left_below(
+    closure: Lattice, strategies: Sequence[Strategy], product: Product, top: int
+) -> Iterator[tuple[Node, Array]]:
+    """As `projected`, with what the measurements of an oblique node leave to the nodes below it."""
+    node, order, strategy = closure.nodes[top], closure.orders[top], strategies[int(closure.class_of[top])]
+    (query,) = written_out(product.factors, closure.names(node))
+    weights = [closure.centring[a] for a in node]
+    own = part_on(query[None], weights, range(len(node)))[0]
+    yield node, own
+    taken = strategy.adjoint(_represented(strategy, own.transpose(order), closure, node))
+    left = query - in_schema_order(taken, order)
+    for kept in lower_subsets(len(node)):
+        part = part_on(left[None], weights, kept)[0]
+        negligible = np.abs(part).max() <= LEFT * np.abs(query).max()
+        yield tuple(node[a] for a in kept), np.zeros(part.shape) if negligible else part
 
 
 def projected(closure: Lattice, product: Product) -> Iterator[tuple[Node, Array]]:

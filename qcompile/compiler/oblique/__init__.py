@@ -1,0 +1,1 @@
+"""The search for oblique nodes: what maximal nodes measure of the nodes below them."""
