@@ -170,6 +170,7 @@ class _Builder:
     limit: float
     products: dict[Node, list[tuple[Product, float]]] = field(default_factory=dict)
     colours: dict[Node, int] = field(default_factory=dict)
+    exchangeable: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.lattice, self.splitter = symbolic(self.workload, self.weights, self.blocks)
@@ -207,15 +208,18 @@ class _Builder:
     # Tops
 
     def _tops(self) -> tuple[Top, ...]:
-        groups = self._groups()
-        tops, work = list[Top](), 0.0
-        for members in groups:
-            top = self._top(members)
-            mine = float(len(top.queries)) ** 2 * cells(top.shape)
-            if len(top.queries) and mine <= WORK and work + mine <= self.limit:
-                tops.append(top)
-                work += mine
+        tops, total = list[Top](), 0.0
+        for members in self._groups():
+            work = self._work(tuple(sorted(members[0])))
+            if total + work <= self.limit:
+                tops.append(self._top(members))
+                total += work
         return tuple(tops)
+
+    def _work(self, node: Node) -> float:
+        """Multiplications of an iteration, from the number of queries."""
+        size, count = cells(self.lattice.shape(node)), sum(p.count for p, _ in self.products[node])
+        return float(min(size, count)) ** 2 * size
 
     def _eligible(self, node: Node) -> bool:
         """True if a node has an own part, and its queries and the nodes below can be written out."""
@@ -223,12 +227,13 @@ class _Builder:
         count = sum(p.count for p, _ in products)
         largest = max(size // n for n in self.lattice.shape(node))
         measured = self.lattice.class_of[self.lattice.index[node]] >= 0
-        return bool(measured) and count * size <= ENTRIES and largest <= LOWER_CELLS
+        small = count * size <= ENTRIES and largest <= LOWER_CELLS and self._work(node) <= min(WORK, self.limit)
+        return bool(measured) and small
 
     def _groups(self) -> list[tuple[tuple[int, ...], ...]]:
         """Nodes of one class whose attributes play the same parts everywhere, with their axes in one order."""
         nodes = [n for n in self.products if self._eligible(n)]
-        alike = {n: self._exchangeable(n) for n in nodes}
+        alike = {n: self._alike(n) for n in nodes}
         colour: dict[Node, int] = {(a,): self._colour(a) for n in nodes for a in n}
         while True:
             keys = {n: self._group_key(n, alike[n], colour) for n in nodes}
@@ -251,6 +256,13 @@ class _Builder:
     def _colour(self, attribute: int) -> int:
         index = self.lattice.index[(attribute,)]
         return int(self.lattice.class_of[index])
+
+    def _alike(self, node: Node) -> tuple[int, ...]:
+        """As `_exchangeable`, found once per class."""
+        c = int(self.lattice.class_of[self.lattice.index[node]])
+        if c not in self.exchangeable:
+            self.exchangeable[c] = self._exchangeable(node)
+        return self.exchangeable[c]
 
     def _exchangeable(self, node: Node) -> tuple[int, ...]:
         """Of each canonical axis the first one that its queries do not tell apart from it."""
@@ -318,7 +330,7 @@ class _Builder:
 
     def _first(self, member: tuple[int, ...]) -> tuple[int, ...]:
         """Exchangeable axes whose attributes play the same part everywhere."""
-        alike = self._exchangeable(tuple(sorted(member)))
+        alike = self._alike(tuple(sorted(member)))
         colours = [self.colours[a,] for a in member]
         first = [
             min(p for p in range(len(member)) if alike[p] == alike[i] and colours[p] == colours[i])
