@@ -202,6 +202,10 @@ def _plans(decomposed: Decomposed) -> Iterator[Plan]:
             if number == 0:
                 raise
             continue  # the plain design fits, but another may be too large without its symmetry
+        except OptionError:
+            if not nodes:
+                raise
+            continue  # oblique nodes may leave almost nothing to a lower one
         if not nodes or spans_what_is_left(plan.workload, plan.closure, plan.strategies, nodes):
             yield plan
 

@@ -60,7 +60,7 @@ def oblique_design(
     gap: float,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ObliqueDesign | None:
-    """The best oblique design that the search finds; None where no node can be oblique.
+    """The best oblique design that the search finds; None where no node can be oblique, or the search fails.
 
     Args:
       workload: the families.
@@ -74,7 +74,10 @@ def oblique_design(
     model = build(workload, weights, blocks, LIMITS[effort])
     if not model.tops:
         return None
-    choice = unpacked(model, _search(model, progress))
+    try:
+        choice = unpacked(model, _search(model, progress))
+    except np.linalg.LinAlgError:  # the search has come where almost nothing is left to a lower node
+        return None
     found = {**centring, **_centres(workload, model, choice)}
     final = centring_weights(workload.schema, found)
     pairs = [_solved(t, rho, final, gap) for t, rho in zip(model.tops, choice.left, strict=True)]

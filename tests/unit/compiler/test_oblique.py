@@ -11,10 +11,13 @@ from qcompile.api import Plan, compile
 from qcompile.compiler.oblique import smoothing
 from qcompile.compiler.oblique.model import build
 from qcompile.compiler.oblique.objective import Objective, plain_choice, unpacked
-from qcompile.lattice.decompose import centring_weights
+from qcompile.compiler.oblique.search import oblique_design
+from qcompile.compiler.oblique.span import spans_what_is_left
+from qcompile.lattice.decompose import centring_weights, decompose
 from qcompile.queries.factors import Abs, Affine, Marginal, Prefix
 from qcompile.queries.workload import Workload
 from qcompile.solvers.exact.certificate import DualProblem, RootBlock
+from qcompile.strategy import KroneckerStrategy
 from qcompile.strategy.oblique import ObliqueStrategy
 from tests.conformance.helpers import family, integers, workload
 
@@ -119,3 +122,26 @@ def test_single_attributes_have_nothing_to_be_oblique_to() -> None:
     plan = compile(workload([a, b], family(Prefix(a)), family(Prefix(b))), design="oblique")
     assert not is_oblique(plan)
     assert plan.plain_sse is None
+
+
+def test_a_search_that_fails_leaves_the_plain_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr("qcompile.compiler.oblique.search._search", fail)
+    given = pairs(3, 3)
+    assert compile(given, design="oblique").sse() == compile(given).sse()
+
+
+def test_a_design_whose_leftovers_are_not_measured_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = pairs(3, 3)
+    design = oblique_design(given, {}, (), "oblique", 1e-3)
+    assert design is not None
+    weights = {**design.centring}
+    lattice = decompose(given, weights, (), None, design.nodes)
+    plan = compile(given, design="oblique")
+    strategies = list(plan.strategies)
+    assert spans_what_is_left(given, lattice, strategies, design.nodes)
+    single = next(c for c, p in enumerate(lattice.classes) if p.shape == (3,))
+    strategies[single] = KroneckerStrategy.dense((3,), np.array([[1.0, 0.0, -1.0]]))
+    assert not spans_what_is_left(given, lattice, strategies, design.nodes)
