@@ -40,6 +40,9 @@ ENTRIES = 2**24
 WORK = 2e8
 """Multiplications of an iteration on one node, rank^2 cells, up to which it may be oblique."""
 
+OVERHEAD = 2e5
+"""Multiplications that take as long as the rest of an iteration."""
+
 LOWER_CELLS = 1000
 """Cells of the largest node below an oblique one: its Gram is a dense matrix."""
 
@@ -219,7 +222,7 @@ class _Builder:
     def _work(self, node: Node) -> float:
         """Multiplications of an iteration, from the number of queries."""
         size, count = cells(self.lattice.shape(node)), sum(p.count for p, _ in self.products[node])
-        return float(min(size, count)) ** 2 * size
+        return OVERHEAD + float(min(size, count)) ** 2 * size
 
     def _eligible(self, node: Node) -> bool:
         """True if a node has an own part, and its queries and the nodes below can be written out."""

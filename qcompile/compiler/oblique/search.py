@@ -33,8 +33,8 @@ STEPS = 40
 TOLERANCE = 1e-7
 """Relative fall of the error that ends them."""
 
-LIMITS: Mapping[str, float] = {"auto": 1e7, "oblique": 5e8}
-"""Multiplications of an iteration on all oblique nodes together: a second or two, a few minutes."""
+LIMITS: Mapping[str, float] = {"auto": 3e6, "oblique": 5e8}
+"""Multiplications of an iteration on all kinds of oblique nodes together: some seconds, some minutes."""
 
 
 @dataclass(frozen=True, eq=False)
