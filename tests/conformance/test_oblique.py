@@ -64,7 +64,7 @@ def is_oblique(plan: Plan) -> bool:
     return any(isinstance(s, ObliqueStrategy) for s in plan.strategies)
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("neighbours", ["add-remove", pytest.param("replace-one", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_cost_variances_and_answers(name: str, neighbours: str) -> None:
     given = WORKLOADS[name]()
@@ -166,7 +166,7 @@ def test_adaptive_runs_are_refused_before_anything_is_charged(plan: Plan) -> Non
             prepare(plan, Budget(rho=1), mechanism="adaptive", basis=basis)
 
 
-@pytest.mark.parametrize("seed", [0, 6, 7, 12, 18, 43, 49])
+@pytest.mark.parametrize("seed", [0, 7, *(pytest.param(s, marks=pytest.mark.slow) for s in (6, 12, 18, 43, 49))])
 def test_random_plans_cost_and_draw_what_they_say(seed: int, tmp_path: Path) -> None:
     design = random_design(seed)
     plan = compile(
