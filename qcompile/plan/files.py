@@ -201,6 +201,7 @@ def _read_precisions(data: Field, plan: Plan) -> tuple[float, ...]:
             data.refuse("a number above 0 for every class that needs noise, and 0 for the others")
     return tuple(numbers)
 
+
 NEWER = ("objective", "objective_gap", "total", "design")
 """Options that older files lack, and files of plans without them."""
 

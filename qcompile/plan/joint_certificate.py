@@ -12,7 +12,8 @@ L max |b_i|^2 is at least the bound of the certificate, L mean |b_i|^2 at least 
 free the mean over its sets, each axis differing with probability ``1 - 1/n``, makes its factor of k zero.
 
 With other centring weights u, not negative, let i be uniform and j follow u: the mean of b_j is 0, and the cost of the
-pair is on average at least ``mean |b_i|^2`` plus the same again where u is uniform. Nothing is proven for a block.
+pair is on average at least ``mean |b_i|^2`` plus the same again where u is uniform. Nothing is proven for
+a block or an oblique node, whose rows are not centred.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def least_error(closure: Lattice, solutions: Sequence[Solution], joint: JointDis
     for position, (node, c) in enumerate(zip(closure.nodes, closure.class_of.tolist(), strict=True)):
         if c < 0:
             continue
-        bound = solutions[c].bound
-        if position >= closure.first_block:
+        bound, strategy = solutions[c].bound, solutions[c].strategy
+        if position >= closure.first_block or strategy.own is not strategy:
             pairs = 0.0
         elif uniform:
             pairs = _evenly(closure, node, joint, paired, bound, spectral[c])

@@ -221,9 +221,10 @@ class Plan:
         if self.joint is not None:
             _, weights = least_precisions(self._weights, self.joint.matrix)
             return least_error(self.closure, self.solutions, self.joint, weights) * self.unit.largest**2
-        blocks = set(self.closure.class_of[self.closure.first_block :].tolist())
+        raw = set(self.closure.class_of[self.closure.first_block :].tolist())
+        raw |= {c for c, s in enumerate(self.strategies) if s.own is not s}  # rows that are not centred
         problems = enumerate(zip(self.closure.classes, self.solutions, strict=True))
-        bounds = [self.unit.certified(p, s.bound, c not in blocks) for c, (p, s) in problems]
+        bounds = [self.unit.certified(p, s.bound, c not in raw) for c, (p, s) in problems]
         return root_total(np.array(bounds), self.closure.members) ** 2
 
     @cached_property

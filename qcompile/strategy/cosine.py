@@ -28,6 +28,7 @@ from qcompile.queries.factors import Marginal, Prefix
 from qcompile.strategy import pair_distance as pairs
 from qcompile.strategy.base import EPS, Block, ExactEntries, Strategy
 from qcompile.strategy.causal_sums import prefix_quadratics
+from qcompile.strategy.differing_axes import Distances, same_distance
 from qcompile.strategy.exact_products import as_fraction, as_integers, convolve
 from qcompile.strategy.fourier import transform_error
 from qcompile.support.arrays import Array, IntArray, require_memory
@@ -314,6 +315,11 @@ class CosineStrategy(Strategy):
         norms, error = self._norms
         value = self._searched_distance(norms) if self.rows <= SEARCHED else self._bounded_distance(norms)
         return Fraction(max(value, 0.0)) + Fraction(4 * error) + Fraction(32 * EPS * float(norms.max()))
+
+    @property
+    def distances(self) -> Distances:
+        """Of one axis: two cells are the same, or they differ."""
+        return same_distance(1, self.pair_sensitivity_squared)
 
     def _searched_distance(self, norms: Array) -> float:
         return pairs.largest_distance(norms, lambda where, first: self._weighed_gram(where)[:, first:])

@@ -20,6 +20,7 @@ from qcompile.lattice.reconstruct import Residual, in_schema_order, lift_residua
 from qcompile.queries.factors.base import CHUNK
 from qcompile.queries.workload import Product
 from qcompile.strategy.base import Block, ExactEntries, Strategy
+from qcompile.strategy.differing_axes import Distances
 from qcompile.strategy.kronecker import KroneckerStrategy
 from qcompile.support.arrays import Array, IntArray, cells
 
@@ -101,6 +102,11 @@ class ObliqueStrategy(Strategy):
     def pair_sensitivity_squared(self) -> Fraction:
         """Of M."""
         return self.measured.pair_sensitivity_squared
+
+    @property
+    def distances(self) -> Distances:
+        """Of M."""
+        return self.measured.distances
 
     def rounding_error(self, x: Array) -> float:
         """See `Strategy.rounding_error`."""

@@ -138,7 +138,7 @@ def test_a_design_whose_leftovers_are_not_measured_is_not_taken(monkeypatch: pyt
     design = oblique_design(given, {}, (), "oblique", 1e-3)
     assert design is not None
     weights = {**design.centring}
-    lattice = decompose(given, weights, (), None, design.nodes)
+    lattice = decompose(given, weights, oblique=design.nodes)
     plan = compile(given, design="oblique")
     strategies = list(plan.strategies)
     assert spans_what_is_left(given, lattice, strategies, design.nodes)
