@@ -119,14 +119,15 @@ def files(draw: st.DrawFn) -> str:
     columns = [column(draw, name) for name in chosen]
     end = st.sampled_from(["\n", ";", " ;\n", "\n\n\n", '  # comment; with { [ ( " marks\n', "\n # own line\n\t"])
     weights = st.sampled_from(["", " weight 1", " weight 2.50", " weight 1e-3"])
-    targets = st.sampled_from(["", " target 5", " target 2.50%", " target 1e2 % max", " target 0.5max"])
+    # One for all families: identical ones with different targets are an error.
+    target = draw(st.sampled_from(["", " target 5", " target 2.50%", " target 1e2 % max", " target 0.5max"]))
     body = "".join(c.line + draw(end) for c in columns)
     title = "".join
     count = draw(st.integers(1, 4))
     lines = []
     for i in range(count):
         label = draw(st.sampled_from([f"f{i} : ", f"`family {i}` :"]))
-        lines.append(label + family(draw, columns) + draw(weights) + draw(targets) + draw(end))
+        lines.append(label + family(draw, columns) + draw(weights) + target + draw(end))
     head = draw(st.sampled_from(["", "language 1\n", "# first\nlanguage 1 ;\n\n# second\n"]))
     mark = draw(st.sampled_from(["", " read_from_data", "\t\n read_from_data # seen\n"]))
     blocks = [f"schema{mark} {{ {body} }}", f"workload # why\n{{\n{title(lines)}}} # done"]
