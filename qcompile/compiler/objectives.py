@@ -117,6 +117,7 @@ class _Search:
         value = plan.sse()
         bound = value / (1 + plan.gap)
         plan = replace(plan, solved=Solved(Weighting(weights), bound))
+        self._bound_without_slack(weights)
         cost = least_cost(plan)
         if cost < self._cost:
             self.best, self._cost = plan, cost
@@ -128,6 +129,16 @@ class _Search:
         reached = cost / self._value - 1  # by this plan: one may be better by chance long before the weights settle
         if reached < PROGRESS * self._milestone:
             self.stalled, self._milestone = 0, reached
+
+    def _bound_without_slack(self, weights: Mapping[str, FamilyWeights]) -> None:
+        """Raise the bound by leaving out the families with the least weights there are, which may still add up."""
+        shares = {name: max(c.weight for c in w.classes) for name, w in weights.items()}
+        least = 2 * LEAST * max(shares.values())
+        kept = {name: w for name, w in weights.items() if shares[name] > least}
+        if len(kept) == len(weights):
+            return
+        plan = self._compile(Weighting(_scaled_to_limits(self._workload, self._limits, kept)))
+        self.bound, self._value = max(self.bound, plan.sse() / (1 + plan.gap)), max(self._value, plan.sse())
 
     def split_largest(self) -> None:
         """Give products of equal variances their own weights, in families where every query is limited."""
@@ -277,10 +288,18 @@ def _normalised(
         name: replace(w, classes=tuple(replace(c, weight=max(c.weight, floor)) for c in w.classes))
         for name, w in weights.items()
     }
-    total = sum(limits[f.name].variance * _sum(f, raised[f.name]) for f in workload.families)
+    return _scaled_to_limits(workload, limits, raised)
+
+
+def _scaled_to_limits(
+    workload: Workload, limits: Mapping[str, Limit], weights: Mapping[str, FamilyWeights]
+) -> dict[str, FamilyWeights]:
+    """Weights of some or all families with sum_q w_q t_q^2 = 1."""
+    families = [f for f in workload.families if f.name in weights]
+    total = sum(limits[f.name].variance * _sum(f, weights[f.name]) for f in families)
     return {
         name: FamilyWeights(tuple(replace(c, weight=c.weight / total) for c in w.classes), w.class_of)
-        for name, w in raised.items()
+        for name, w in weights.items()
     }
 
 

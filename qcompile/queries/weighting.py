@@ -114,14 +114,15 @@ class Weighting:
     """The weights of all queries of a workload.
 
     Attributes:
-      families: by name.
+      families: by name; a family that is absent has no weight, and nothing is measured for it.
     """
 
     families: Mapping[str, FamilyWeights]
 
     def products(self, family: Family) -> Iterator[tuple[Product, float]]:
         """See `FamilyWeights.products`."""
-        return self.families[family.name].products(family)
+        weights = self.families.get(family.name)
+        return iter(()) if weights is None else weights.products(family)
 
 
 def weighted_products(family: Family, weighting: Weighting | None) -> Iterator[tuple[Product, float]]:

@@ -216,3 +216,12 @@ def test_wrong_objectives() -> None:
         compile(text(A, "prefix(a)"), objective="max", objective_gap=0)
     with pytest.raises(OptionError, match="compiled for the total error and has no targets"):
         least_cost(compile(text(A, "prefix(a)")))
+
+
+def test_slack_families_do_not_loosen_the_bound() -> None:
+    """A family that is met for free keeps a little weight, so that it is measured; the bound needs none."""
+    families = ("prefix(a) target 5", "marginal(a) * marginal(b) target 1000 max")
+    plan = compile(text({"a": 50, "b": 2}, *families))
+    assert gap_of(plan) < 1e-3
+    alone = compile(text({"a": 50, "b": 2}, families[0]))
+    assert least_cost(alone) <= least_cost(plan) * (1 + 1e-9) <= least_cost(alone) * 1.001
